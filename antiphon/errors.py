@@ -84,7 +84,6 @@ def invalid(param: str, reason: str, code: str | None = None) -> InvalidRequestE
 
 
 def missing(param: str) -> InvalidRequestError:
-    """Return the error for a field that has to be there."""
     return InvalidRequestError(
         f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter"
     )

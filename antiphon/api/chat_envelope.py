@@ -19,7 +19,6 @@ class ChatEnvelope:
         self.created_s = int(time.time())
 
     def whole(self, choices: list[Any], usage: Usage) -> dict[str, Any]:
-        """Return the object of a whole answer."""
         return self._members("chat.completion", choices, {"usage": usage_members(usage)})
 
     def chunk(self, choices: list[Any], more: dict[str, Any] | None = None) -> bytes:

@@ -55,7 +55,6 @@ class _Choice:
     reason: FinishReason = "stop"
 
     def members(self, index: int, *, tells_logprobs: bool) -> dict[str, Any]:
-        """Return the choice of an answer."""
         message = {"role": "assistant", "content": "".join(self.texts), "refusal": None}
         if self.thoughts:
             message["reasoning_content"] = "".join(self.thoughts)

@@ -26,7 +26,6 @@ def new_id(prefix: str) -> str:
 
 
 def event(type: str, **members: Any) -> dict[str, Any]:
-    """Return an event with an id of its own."""
     return {"type": type, "event_id": new_id("event"), **members}
 
 
@@ -133,7 +132,6 @@ class SpokenResponse:
         await self._send_transcript()
 
     async def add(self, text: str) -> None:
-        """Append text that is spoken."""
         self.text += text
         if self._num_sent is not None:
             await self._send_transcript()

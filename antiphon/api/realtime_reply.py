@@ -22,7 +22,6 @@ ReplyItems: TypeAlias = AsyncGenerator[tuple[int, TextDelta | bytes | Ended], No
 
 
 def item_object(item: TalkItem) -> dict[str, Any]:
-    """Describe an item."""
     kind = "input_text" if item.role != "assistant" else "output_text"
     part = {"type": kind, "text": item.text}
     if item.is_spoken:
@@ -77,7 +76,6 @@ class ReplyEvents:
     _reason: str = "stop"
 
     async def create(self) -> None:
-        """Announce the response."""
         await self._send("response.created", response=self._response("in_progress"))
 
     async def play(self, items: ReplyItems) -> None:
@@ -104,11 +102,9 @@ class ReplyEvents:
             await self._end("completed")
 
     async def cancel(self) -> None:
-        """Report that the client cancelled it."""
         await self._end("cancelled", reason="client_cancelled")
 
     async def fail(self, error: WireError) -> None:
-        """Report the error that ended it."""
         await self._end("failed", error=error.body()["error"])
 
     async def _begin(self) -> None:

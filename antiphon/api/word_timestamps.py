@@ -17,7 +17,6 @@ class WordTimestampCollector:
         self._words: list[WordTime] = []
 
     def add(self, chunk: AudioChunk) -> None:
-        """Keep the words of a chunk."""
         self._words += chunk.words
 
     def take(self) -> list[dict[str, Any]]:

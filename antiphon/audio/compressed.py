@@ -66,7 +66,6 @@ class Recipe:
         return next(rates, 0) * (channels + 1) // 2
 
     def options(self, sample_rate_hz: int) -> dict[str, str]:
-        """Return the encoder's options."""
         if self.frame_ms is None:
             return dict(self.codec_options)
         frame_samples = sample_rate_hz * self.frame_ms // 1000

@@ -69,7 +69,6 @@ def decode_audio(
 
 
 def refusal(reason: str) -> InvalidRequestError:
-    """Return the error for data that cannot be decoded."""
     return InvalidRequestError(f"Could not decode audio: {reason}.", param="ref_audio")
 
 

@@ -28,7 +28,6 @@ class Joiner:
     """Takes segments piece by piece; the result is the same however they were cut."""
 
     def __init__(self, sample_rate_hz: int, channels: int = 1) -> None:
-        """Begin a stream at this rate."""
         self._channels = channels
         self._sample_rate_hz = sample_rate_hz
         num_fade_samples = sample_rate_hz * _FADE_MS // 1000

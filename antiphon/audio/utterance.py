@@ -52,7 +52,6 @@ class Audio:
 
 
 async def collect(events: SpeechStream) -> Audio:
-    """Collect a stream into one utterance."""
     chunks: list[AudioChunk] = []
     ended: Ended | None = None
     async with aclosing(events):

@@ -215,7 +215,6 @@ def _show(record: dict[str, Any], parts: tuple[Any, ...], as_json: bool, *, fits
 
 
 def described(cpu: "HostCpu") -> str:
-    """Return a CPU in one line."""
     figures = {"GiB": cpu.memory_gib, "GB/s": cpu.bandwidth_gbs, "GFLOP/s a core": cpu.gflops}
     known = (f"{number:.0f} {unit}" for unit, number in figures.items() if number is not None)
     return f"{cpu.name}: {', '.join(filter(None, (f'{cpu.cores} cores', cpu.vectors, *known)))}"

@@ -70,7 +70,6 @@ def _ends_as_exceptions() -> Iterator[None]:
 
 
 def is_ready(url: str) -> bool:
-    """Return whether a server reports that it is ready."""
     try:
         with urllib.request.urlopen(f"{url}/ready", timeout=5) as response:
             return bool(response.status == 200)

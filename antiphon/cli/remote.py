@@ -20,8 +20,6 @@ _CLIENT_ERRORS = range(400, 500)
 
 
 class RemoteServer:
-    """A server, by its address."""
-
     def __init__(self, url: str, api_key: str | None, timeout_s: float | None = None) -> None:
         """Take an address with or without ``http://`` and ``/v1``; nothing is sent yet."""
         waits = ("connect", "read", "write")

@@ -66,7 +66,6 @@ class _Conversation:
         self._messages: list[Message] = []
 
     def clear(self) -> None:
-        """Forget all."""
         self._messages.clear()
 
     def answer(self, text: str) -> None:

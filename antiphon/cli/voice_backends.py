@@ -58,7 +58,6 @@ class FolderBackend:
         return uploaded_voice(self._store.add(voice, reserved))
 
     def delete(self, name_or_id: str) -> str:
-        """Delete a voice, and return its name."""
         voice = self._store.delete(name_or_id)
         self._prepared.keep_only({each.content_hash for each in self._store.all()})
         return voice.name
@@ -69,8 +68,6 @@ class FolderBackend:
 
 
 class ServerBackend:
-    """The voices of a server."""
-
     def __init__(self, url: str, api_key: str | None) -> None:
         self._answer = RemoteServer(url, api_key).answer
 

@@ -197,8 +197,6 @@ class ReferenceSettings(SettingsSection):
 
 
 class ServerSettings(SettingsSection):
-    """The HTTP server."""
-
     host: str = Field(
         "127.0.0.1", description="Address to listen on; :: is every one, 0.0.0.0 every one of IPv4."
     )
@@ -344,8 +342,6 @@ class LimitSettings(SettingsSection):
 
 
 class Settings(SettingsSection):
-    """Root of the settings."""
-
     model: ModelSettings = ModelSettings()
     models: ModelsSettings = ModelsSettings()
     speech: SpeechSettings = SpeechSettings()

@@ -10,7 +10,6 @@ from antiphon.config.base import SettingsSection
 
 
 def _user_data_folder() -> Path:
-    """Return the user's data folder of this system."""
     if chosen := os.environ.get("XDG_DATA_HOME"):
         return Path(chosen) / "antiphon"
     if sys.platform == "win32":

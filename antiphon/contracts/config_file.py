@@ -174,7 +174,6 @@ class ConfigSection:
             raise self.error(key, f"is {value!r}; only {names} is supported")
 
     def error(self, key: str, message: str) -> ModelLoadError:
-        """Return an error that names the file and the key."""
         return ModelLoadError(f"{self.file}: '{self._path(key)}' {message}")
 
     def _path(self, key: str) -> str:

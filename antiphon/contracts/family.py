@@ -32,8 +32,6 @@ class StageKind(StrEnum):
 
 
 class ItemKind(StrEnum):
-    """Kind of the items that flow into and out of a stage."""
-
     TEXT = "text"
     TOKENS = "tokens"
     FRAMES = "frames"  # of codes or latents, one for each step of an autoregressive stage

@@ -15,7 +15,6 @@ class Table:
 
 
 def files_table(directory: Path) -> Table:
-    """Return the files of a directory and their sizes."""
     files = sorted(file for file in directory.rglob("*") if file.is_file())
     rows = tuple((file.relative_to(directory).as_posix(), file.stat().st_size) for file in files)
     return Table(title="Files", columns=("File", "Bytes"), rows=rows)

@@ -72,7 +72,6 @@ class PreparedVoice:
 
     @property
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that it has, by name."""
         given = (self.speaker_embedding, self.ref_codes, self.ref_features)
         arrays = zip(_ARRAYS, given, strict=True)
         return {name: array for name, array in arrays if array is not None}

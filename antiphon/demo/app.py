@@ -24,7 +24,6 @@ _STATIC = files("antiphon.demo").joinpath("static")
 def make_app(
     upstream: DemoUpstream, models: Sequence[ServedVoice], chats: Sequence[str] = ()
 ) -> FastAPI:
-    """Return the application."""
     client = new_client()
 
     @asynccontextmanager

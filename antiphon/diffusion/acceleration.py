@@ -32,7 +32,6 @@ class NetworkAccelerator:
     """
 
     def __init__(self, settings: DiffusionSettings, device: torch.device) -> None:
-        """Begin without networks."""
         self._settings = settings
         self._device = device
         self._networks: dict[str, Any] = {}
@@ -107,7 +106,6 @@ class NetworkAccelerator:
             yield
 
     def close(self) -> None:
-        """Forget the networks."""
         if self._turns is not None:
             with self._turns.lock:
                 if self._turns.owner is self:

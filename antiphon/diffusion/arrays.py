@@ -16,7 +16,6 @@ def to_array(tensor: Tensor) -> NDArray[Any]:
 
 
 def to_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
-    """Return tensors by name as `to_array` does."""
     return {name: to_array(tensor) for name, tensor in tensors.items()}
 
 
@@ -29,7 +28,6 @@ def to_tensor(array: NDArray[Any], device: torch.device, dtype: torch.dtype) -> 
 def to_tensors(
     arrays: Mapping[str, NDArray[Any]], device: torch.device, dtype: torch.dtype
 ) -> dict[str, Tensor]:
-    """Return copies by name as `to_tensor` does."""
     return {name: to_tensor(array, device, dtype) for name, array in arrays.items()}
 
 

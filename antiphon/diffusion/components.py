@@ -149,7 +149,6 @@ class ComponentUser(ABC):
         """Load the components that this stage needs."""
 
     def close(self) -> None:
-        """Free the components."""
         device = self._loader.device
         self._loader.accelerator.close()
         self.__dict__.clear()

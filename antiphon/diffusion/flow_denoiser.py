@@ -47,7 +47,6 @@ class FlowState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all steps are done."""
         return self.step >= len(self.scheduler.timesteps)
 
     def advance(self, velocity: Tensor) -> None:
@@ -173,7 +172,6 @@ class FlowDenoiser(ComponentUser):
             return Latents(to_array(self.shown(state.estimate(), state.prompt)))
 
     def finish(self, state: FlowState) -> Latents:
-        """Return the final latents."""
         with torch.inference_mode():
             return Latents(to_array(self.shown(state.latents, state.prompt)))
 

@@ -36,7 +36,6 @@ class ImagePrompt:
 
     @property
     def num_steps(self) -> int:
-        """Of denoising."""
         assert self.parameters.num_inference_steps is not None
         return self.parameters.num_inference_steps
 

@@ -105,7 +105,6 @@ class ParallelDenoiser:
         return work
 
     def begin(self, prompt: Prompt, conditioning: Latents | None) -> RankedState:
-        """Have all ranks begin a request."""
         state = RankedState(self._num_begun)
         self._num_begun += 1
         self._call("begin", state.number, prompt, conditioning)
@@ -113,7 +112,6 @@ class ParallelDenoiser:
         return state
 
     def step(self, states: Sequence[RankedState]) -> None:
-        """Have all ranks take a step."""
         self._call("step", [state.number for state in states])
 
     def preview(self, state: RankedState) -> Latents:
@@ -127,7 +125,6 @@ class ParallelDenoiser:
         return latents
 
     def close(self) -> None:
-        """End the ranks."""
         self._stop()
 
     def _drop(self, number: int) -> None:

@@ -50,7 +50,6 @@ class RankStates:
         self._states: dict[int, Any] = {}
 
     def begin(self, number: int, prompt: Prompt, conditioning: Latents | None) -> None:
-        """Begin a request."""
         self._states[number] = self._denoiser.begin(prompt, conditioning)
 
     def step(self, numbers: list[int]) -> None:
@@ -58,15 +57,12 @@ class RankStates:
         self._denoiser.step([self._states[number] for number in numbers])
 
     def preview(self, number: int) -> Latents:
-        """Return an estimate."""
         return self._denoiser.preview(self._states[number])
 
     def finish(self, number: int) -> Latents:
-        """Return the final latents."""
         return self._denoiser.finish(self._states[number])
 
     def drop(self, number: int) -> None:
-        """Forget a request."""
         self._states.pop(number, None)
 
 

@@ -30,7 +30,6 @@ def denoiser_stage(factory: Ref, *folders: str) -> StageSpec:
 def vae_stage(
     factory: Ref, produces: ItemKind = ItemKind.IMAGE, max_concurrency: int | None = None
 ) -> StageSpec:
-    """Return the stage of the decoder of latents."""
     return StageSpec(
         "vae",
         StageKind.GENERATOR,

@@ -234,7 +234,6 @@ class ChunkPlanner(ABC):
             request.clock.deadline_s = now_s + num_decoding * self._codec.frame_s
 
     def _audio(self, request: EngineRequest, samples: Samples, num_frames: int) -> AudioChunk:
-        """Return the audio of a request's next frames."""
         first = request.codec.num_delivered
         request.codec.num_delivered += num_frames
         frames = request.frames[first : first + num_frames] if request.returns_frames else ()

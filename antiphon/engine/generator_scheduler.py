@@ -88,7 +88,6 @@ class GeneratorScheduler:
 
     @property
     def num_open(self) -> int:
-        """Requests that have not left."""
         return len(self._offline) + sum(len(stream.requests) for stream in self._streams.values())
 
     @property

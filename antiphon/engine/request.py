@@ -321,6 +321,5 @@ class EngineRequest:
 
 
 def slot_of(request: EngineRequest) -> int:
-    """Return the slot of a request that holds one."""
     assert request.slot is not None, f"{request.id} holds no slot"
     return request.slot

@@ -139,7 +139,6 @@ class SlotAllocator:
 
     @property
     def num_offline(self) -> int:
-        """Offline requests that run."""
         return sum(not request.is_live for request in self.running.values())
 
     @property
@@ -158,7 +157,6 @@ class SlotAllocator:
         return bool(self.waiting) and bool(self._free_slots or self.waiting.live)
 
     def holders(self) -> Iterator[EngineRequest]:
-        """Yield the requests in slots."""
         return chain(self.running.values(), self.draining.values())
 
     def take_releases(self) -> list[int]:

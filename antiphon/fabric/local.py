@@ -32,7 +32,6 @@ class LocalFabric:
 
     @property
     def handles(self) -> tuple[StageHandle, ...]:
-        """Of the stages that are loaded."""
         return tuple(self._stages)
 
     async def host(

@@ -43,7 +43,6 @@ _CACHED = re.compile(r"/models--(?P<organization>[^/]+?)--(?P<name>[^/]+)/snapsh
 
 
 def families() -> list[Family]:
-    """Import and return every family."""
     return [family(name) for name in FAMILIES]
 
 

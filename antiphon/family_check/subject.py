@@ -90,7 +90,6 @@ class StageOutput:
 
     @property
     def duration_s(self) -> float:
-        """Duration of the audio."""
         return sum(chunk.duration_s for chunk in self.chunks)
 
 
@@ -112,11 +111,9 @@ class Subject:
 
     @property
     def package(self) -> str:
-        """Name of the family's package."""
         return self.model.task.prompter.target.partition(":")[0].rpartition(".")[0]
 
     def request(self, number: int = 0, seed: int = 1, *, is_live: bool = True) -> SpeechRequest:
-        """Return a request for a text of the plan."""
         return replace(
             self.model.capabilities.sample_request,
             input=self.plan.text(number),
@@ -132,7 +129,6 @@ class Subject:
             return joined([event async for event in events if isinstance(event, AudioChunk)])
 
     async def prompt(self, request: SpeechRequest, seed: int = 1) -> Prompt:
-        """Build the prompt of a request for one segment."""
         sampling = request.sampling.with_defaults(self.model.task.sampling)
         request = replace(request, sampling=sampling)
         voice = self.model.voice(request.voice, {})

@@ -69,8 +69,6 @@ class Fetcher:
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """One fetch, with its redirects."""
-
     use: ReferenceUse
     network: CheckedNetwork
     ssl_context: ssl.SSLContext

@@ -27,8 +27,6 @@ _WITH_ALPHA = ("RGBA", "LA", "PA", "La", "RGBa")
 
 
 class ImageFormat(StrEnum):
-    """A format of image files."""
-
     PNG = "png"
     JPEG = "jpeg"
     WEBP = "webp"

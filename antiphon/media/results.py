@@ -41,7 +41,6 @@ class ImageResult:
         Path(path).write_bytes(self.encoded(image_format(path)))
 
     def encoded(self, format: "ImageFormat") -> bytes:
-        """Return it as a file."""
         from antiphon.media.image_codec import encode_image
 
         return encode_image(self.pixels, format)
@@ -73,7 +72,6 @@ class VideoResult:
         Path(path).write_bytes(self.encoded())
 
     def encoded(self) -> bytes:
-        """Return it as a file."""
         from antiphon.contracts.picture_types import Video
         from antiphon.media.video_codec import encoded_video
 

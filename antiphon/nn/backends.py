@@ -123,5 +123,4 @@ _TORCH, _TRITON = TorchBackend(), TritonBackend()
 
 
 def backend_of(weight: Tensor) -> TorchBackend:
-    """Return the backend for the device of ``weight``."""
     return _TRITON if kernels.run_on(weight) else _TORCH

@@ -35,7 +35,6 @@ class Graphs:
         return key in self._captured
 
     def on_stream(self) -> AbstractContextManager[object]:
-        """Return a context in which all work is enqueued on the graphs' stream."""
         if self._stream is None:
             return contextlib.nullcontext()
         return torch.cuda.stream(self._stream)

@@ -15,7 +15,6 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
 def denoises(task: Task) -> bool:
-    """Whether a task's pipeline denoises."""
     return any(stage.kind is StageKind.DIFFUSION for stage in task.pipeline)
 
 

@@ -55,7 +55,6 @@ class ServedModels:
         self.videos = {each.name: each for each in self.tasks if isinstance(each, VideoModel)}
 
     def by_name(self) -> dict[str, list[LoadedTask]]:
-        """Return the tasks of each model."""
         found: dict[str, list[LoadedTask]] = {}
         for each in self.tasks:
             found.setdefault(each.name, []).append(each)
@@ -67,7 +66,6 @@ class ServedModels:
         return {name: does for name, does in self.does().items() if name not in serving}
 
     def does(self) -> dict[str, str]:
-        """Return what each model does."""
         return {
             name: "; ".join(TASK_CLASSES[each.task_name][2] for each in tasks)
             for name, tasks in self.by_name().items()

@@ -94,7 +94,6 @@ class LoadedTask:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether its stages are in memory."""
         return bool(self._stages.handles)
 
     @property

@@ -32,7 +32,6 @@ class WholeResults:
         self._images, self._videos = images, videos
 
     async def speech(self, request: SpeechRequest | str) -> Audio:
-        """Return a whole utterance."""
         return await collect(self._speech.stream(replace(speech_request(request), is_live=False)))
 
     async def speeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
@@ -44,7 +43,6 @@ class WholeResults:
             await cancel_and_wait(*tasks)
 
     async def answer(self, request: ChatRequest | Sequence[Message] | str) -> ChatAnswer:
-        """Return the answer to a conversation, or to one message."""
         request = replace(chat_request(request), is_live=False)
         return await collect_answer(self._chats.stream(request))
 
@@ -61,7 +59,6 @@ class WholeResults:
     async def video(
         self, request: VideoRequest | str, progress: StepProgress | None
     ) -> VideoResult:
-        """Make a video."""
         if isinstance(request, str):
             request = VideoRequest(request, fps=self._videos.settings.default_fps)
         complete = replace(self._videos.completed(request), id=_unique(request.id))

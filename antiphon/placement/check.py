@@ -35,7 +35,6 @@ class EngineRow:
 
     @property
     def name(self) -> str:
-        """Its stages' names."""
         return "+".join(self.stages)
 
 

@@ -38,7 +38,6 @@ class ServerPlacement:
         return cls(without_all(file), server.fabric, settings.diffusion.num_processes)
 
     def of_model(self, settings: ModelSettings) -> ModelPlacement:
-        """Return the placement of one model."""
         name = settings.name or served_name(settings.source)
         return ModelPlacement(self.file, name, settings, self.fabric, self.num_ranks)
 

@@ -74,7 +74,6 @@ class _Writer:
         self._digests: dict[str, str] = {}
 
     def add(self, name: str, content: IO[bytes], num_bytes: int) -> str:
-        """Add a member and return its SHA-256."""
         member, hashed = tarfile.TarInfo(name), _Hashed(content)
         member.size = num_bytes
         self._archive.addfile(member, hashed)

@@ -38,7 +38,6 @@ class DiskReserve:
                     missing -= file.write(os.urandom(min(missing, _PIECE_BYTES)))
 
     def free(self) -> None:
-        """Give the room up."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 

@@ -31,8 +31,6 @@ class UnknownMediaError(InvalidRequestError):
 
 
 class UnknownJobError(InvalidRequestError):
-    """There is no job of this id."""
-
     status = 404
     code = "job_not_found"
 
@@ -62,8 +60,6 @@ class TooManyJobsError(InvalidRequestError):
 
 
 class UnknownConsentError(InvalidRequestError):
-    """There is no consent of this id."""
-
     status = 404
     code = "consent_not_found"
 

@@ -60,8 +60,6 @@ class MediaLimits:
 
 @dataclass(frozen=True, slots=True)
 class KeptMedia:
-    """A file that is kept."""
-
     num_bytes: int
     media_type: str
 

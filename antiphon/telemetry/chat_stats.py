@@ -43,8 +43,6 @@ class AnswerStats(RequestStats):
 
 
 class ChatMetrics:
-    """The metrics of chats."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         ours = MetricMaker(registry, "antiphon_chat_", "model")
         self._active = ours.gauge("active", "Answers that are being written.")
@@ -97,7 +95,6 @@ class _VllmMetrics:
         self._tokens = vllm.histogram("request_generation_tokens", text, _TOKEN_BUCKETS)
 
     def record(self, model: str, stats: AnswerStats, reason: str) -> None:
-        """Measure an answer that has ended."""
         labels = (model, "chat")
         if stats.first_token_s is not None:
             self._first_s.labels(*labels).observe(stats.first_token_s)

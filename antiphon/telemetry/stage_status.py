@@ -37,7 +37,6 @@ class Histogram:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def observe(self, value: float) -> None:
-        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
@@ -155,7 +154,6 @@ class EngineStats:
 
 
 def _summed(each: Field[Any], several: Sequence[EngineStats]) -> Any:
-    """Return the sum of a field, or of each of its histograms."""
     values = [attrgetter(each.name)(stats) for stats in several]
     if each.metadata["metric"].kind != "histogram":
         return sum(values)

@@ -38,11 +38,9 @@ class RequestStats:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the beginning."""
         return self._clock() - self._began_s
 
     def end(self, ended: Ended) -> None:
-        """Record that the request is complete."""
         self.usage, self.reason = ended.usage, ended.reason
 
 

@@ -46,7 +46,6 @@ class ReadWord:
     read: str = ""
 
     def timed(self, start_s: float, end_s: float) -> WordTime:
-        """Return the word with its time."""
         return WordTime(self.word, start_s, end_s, self.offset, self.read)
 
 
@@ -155,7 +154,6 @@ class PhonemeReader(ABC):
         return tuple(found)
 
     def pronounce(self, text: str) -> str:
-        """Return the phonemes of a text."""
         return " ".join(sentence.phonemes for sentence in self._sentences(text))
 
 

@@ -69,7 +69,6 @@ def chinese_pieces_of(text: str) -> Iterator[SpokenPiece]:
 
 
 def is_han(token: str) -> bool:
-    """Return whether a token is a Chinese character."""
     return len(token) == 1 and token >= "\u3400" and token.isalpha()
 
 

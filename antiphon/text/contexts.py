@@ -9,7 +9,6 @@ _NUM_NEAR = 4
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
     return frozenset(text.split())
 
 

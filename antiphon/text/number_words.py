@@ -46,7 +46,6 @@ def ordinal(number: int, *, british: bool = False) -> str:
 
 
 def ordinal_of(words: str) -> str:
-    """Return the ordinal of a cardinal in words."""
     for separator in ("-", " "):
         head, found, last = words.rpartition(separator)
         if found:

@@ -52,7 +52,6 @@ class Numeral:
 
     @property
     def value(self) -> float:
-        """Value, for comparisons."""
         fraction = self.fraction or (0, 1)
         return float(f"{self.whole or 0}.{self.decimals or 0}") + fraction[0] / (fraction[1] or 1)
 
@@ -60,7 +59,6 @@ class Numeral:
 def parse_numeral(
     tokens: TokenizedText, place: int, *, with_fraction: bool = True
 ) -> Numeral | None:
-    """Return the numeral that starts at a token."""
     if tokens.kind(place) in FRACTION_SIGNS:
         return Numeral(place + 1, "", fraction=FRACTION_SIGNS[tokens.text(place)])
     if tokens.has(place, ".d") and tokens.is_open(place):
@@ -76,7 +74,6 @@ def parse_numeral(
 
 
 def say_numeral(numeral: Numeral, *, british: bool = False) -> str:
-    """Return a numeral in words, as a count."""
     if numeral.fraction is not None:
         return _say_fraction(numeral, british=british)
     words = [say_integer(numeral.whole, british=british)] if numeral.whole else []

@@ -23,7 +23,6 @@ class SentencePauses:
 
     @property
     def lead_frames(self) -> int:
-        """Frames before a sentence."""
         return round(_LEAD_MS / self.frame_ms)
 
     @property

@@ -125,7 +125,6 @@ def _numeral(tokens: TokenizedText, start: int, place: int, *, is_money: bool) -
 
 
 def say_money(quantity: Quantity, *, british: bool, is_attribute: bool = False) -> str:
-    """Return an amount of money in words."""
     assert quantity.money is not None
     one, many, one_part, many_parts = quantity.money
     numeral = quantity.numeral
@@ -164,7 +163,6 @@ def _is_sign(tokens: TokenizedText, place: int) -> bool:
 
 
 def _currency_before(tokens: TokenizedText, place: int) -> tuple[tuple[str, ...] | None, int]:
-    """Return the currency before a number, and the start of the number."""
     kind, text = tokens.kind(place), tokens.text(place)
     if kind in CURRENCIES:
         stop = place + 1

@@ -88,7 +88,6 @@ class TokenizedText:
         return len(self._texts)
 
     def text(self, place: int) -> str:
-        """Return a token."""
         self._look(place)
         return self._texts[place] if 0 <= place < len(self._texts) else ""
 
@@ -99,12 +98,10 @@ class TokenizedText:
         return self.shape[place] if 0 <= place < len(self.shape) else ""
 
     def joined(self, start: int, stop: int) -> str:
-        """Return the tokens from ``start`` to ``stop``, exclusive."""
         self._look(stop - 1)
         return "".join(self._texts[max(0, start) : stop])
 
     def has(self, place: int, shape: str) -> bool:
-        """Return whether the tokens from ``place`` have a shape."""
         found = place >= 0 and self.shape.startswith(shape, place)
         rest = self.shape[place : place + len(shape)]
         if found or shape.startswith(rest):
@@ -112,7 +109,6 @@ class TokenizedText:
         return found
 
     def offset(self, place: int) -> int:
-        """Return a token's offset in the text."""
         return self._starts[min(place, len(self._texts))]
 
     def place_of(self, offset: int) -> int:

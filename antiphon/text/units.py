@@ -11,7 +11,6 @@ _POWERS = {"2": "square", "3": "cubic", "\u00b2": "square", "\u00b3": "cubic"}
 
 
 def parse_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
-    """Return the unit that starts at a token, and its end."""
     found = _simple_unit(tokens, place)
     if found is None:
         return None

@@ -94,7 +94,6 @@ class VoiceStore(OwnedRows):
     _noun = "uploaded voices"
 
     def all(self) -> list[StoredVoice]:
-        """Return all voices, the oldest first."""
         rows = self._database.query(_LIST, self._caller.is_admin, self._caller.owner or "")
         return [_stored(row) for row in rows]
 

@@ -19,7 +19,6 @@ LENGTH_BOUNDS = {"short": (1, 49), "medium": (50, 200), "long": (201, 4096)}
 
 @cache
 def corpus() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return all texts."""
     file = resources.files("antiphon_bench") / "data" / "texts.yaml"
     found = yaml.safe_load(file.read_text(encoding="utf-8"))
     return {

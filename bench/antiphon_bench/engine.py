@@ -125,7 +125,6 @@ def text_for(
 
 
 async def measure(model: SpeechModel, load: Load) -> Result:
-    """Run one load and return its result."""
     capabilities = model.capabilities
     ignores_eos = capabilities.draws_end  # random weights end anywhere
     sampling = replace(model.task.sampling, max_frames=load.num_frames, ignore_eos=ignores_eos)

@@ -86,7 +86,6 @@ async def run(loads: Sequence[FabricLoad], fabrics: Sequence[str]) -> dict[str, 
 
 
 async def measure(fabric: str, open: Open, load: FabricLoad) -> FabricResult:
-    """Measure one load on a fabric that is open."""
     numbers = range(load.num_streams)
     await asyncio.gather(*(_first_s(open) for _ in numbers))  # to warm up
     first_s: list[float] = []

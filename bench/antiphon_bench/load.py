@@ -121,7 +121,6 @@ class HttpLoad:
 
 
 def load_name(load: HttpLoad) -> str:
-    """Return the name of a load in reports."""
     if load.times_s:
         return f"trace of {len(load.times_s)}"
     if not load.is_open:

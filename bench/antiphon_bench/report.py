@@ -52,7 +52,6 @@ _COLUMNS: tuple[tuple[str, str, str, str], ...] = (
 
 
 def suite_markdown(report: Mapping[str, Any]) -> str:
-    """Return the whole file."""
     head, *rows = _table_rows(report)
     lines = [f"# {_TITLE}", "", *(f"- {line}" for line in _facts(report)), ""]
     lines += [_row(head), _row(["---"] * len(head)), *map(_row, rows), "", _NOTE, ""]
@@ -197,7 +196,6 @@ def buffer_over_time(record: Record) -> list[tuple[float, float]]:
 
 
 def _median_stream(rounds: Sequence[Sequence[Record]]) -> Record | None:
-    """Return the stream of median latency."""
     whole = [each for records in rounds for each in records if each.arrivals_s]
     ordered = sorted(whole, key=lambda each: each.ended_s - each.due_s)
     return ordered[len(ordered) // 2] if ordered else None

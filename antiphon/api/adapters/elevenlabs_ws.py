@@ -72,7 +72,6 @@ class _Context:
         self.names: Mapping[str, str] = {}
 
     def push(self, text: str, speed: float | None) -> None:
-        """Speak more text."""
         if self._utterance is None:
             if not text.strip():
                 return

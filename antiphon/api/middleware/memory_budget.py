@@ -141,7 +141,6 @@ class Lease:
             self.num_bytes += num_bytes
 
     def release(self, num_bytes: int) -> None:
-        """Release bytes."""
         if num_bytes and not self._is_closed:
             assert num_bytes <= self.num_bytes, "more is released than was reserved"
             self._budget.release(self._caller, num_bytes)

@@ -65,7 +65,6 @@ class Connections:
         return member
 
     def remove(self, member: Membership) -> None:
-        """Forget a connection that is no more."""
         self.busy(member)
         self._num_open -= 1
         self._metrics.connections_open.set(self._num_open)

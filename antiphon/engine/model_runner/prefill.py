@@ -276,7 +276,6 @@ def _with_front(is_new: Tensor, new: Tensor, whole: Tensor) -> Tensor:
 
 
 def _part(inputs: _Inputs, first: int, num_positions: int) -> _Inputs:
-    """Return the inputs of some positions."""
     end = first + num_positions
     return inputs[first:end] if isinstance(inputs, Tensor) else inputs[:, first:end]
 

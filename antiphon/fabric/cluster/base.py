@@ -34,7 +34,6 @@ class Hosting:
 
     @property
     def name(self) -> str:
-        """Names of the stages."""
         return "+".join(spec.name for spec in self.specs)
 
     def feeds(self, other: "Hosting") -> bool:

@@ -23,10 +23,7 @@ _SET_PARENT_DEATH_SIGNAL = 1  # of prctl(2)
 
 
 class ChildProcess:
-    """Handle of a child process."""
-
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
-        """Wrap a process that has been started; see `start`."""
         self.name = name
         self._process = process
         self._reported: asyncio.Task[Any] = asyncio.create_task(self._read(), name=f"read {name}")
@@ -64,12 +61,10 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process runs."""
         return self._process.returncode is None
 
     async def reported(self) -> Any:
@@ -82,7 +77,6 @@ class ChildProcess:
         return f"by signal {-status}" if status < 0 else f"with status {status}"
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, if the process runs."""
         with suppress(ProcessLookupError):
             self._process.send_signal(number)
 

@@ -93,17 +93,14 @@ class ClusterClient:
                 yield view.replicas
 
     def report(self, stage_id: str, replica_id: str) -> None:
-        """Report a replica that does not answer."""
         self._run(self.controller.report(stage_id, replica_id), self._tasks)
 
     async def release(self, stage_id: str) -> None:
-        """Release stages."""
         if self._hosted.pop(stage_id, None) is not None:
             releasing = self._begin_release(stage_id)
             await asyncio.wait((releasing,), timeout=self._release_s)
 
     async def close(self) -> None:
-        """Release everything."""
         await cancel_and_wait(self._renewing, *self._tasks)
         for stage_id in tuple(self._hosted):
             self._begin_release(stage_id)

@@ -103,7 +103,6 @@ class ProcessLauncher:
     def __init__(
         self, options: ProcessClusterOptions, record: Callable[[Heartbeat], object]
     ) -> None:
-        """Begin without a process."""
         self._options = options
         self._record = record
         self._incarnations = count()
@@ -137,13 +136,11 @@ class ProcessLauncher:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Stop all replicas."""
         await self.launch([ReplicaAction("stop", name) for name in tuple(self._kept)])
         while self._stopping:
             await asyncio.wait(tuple(self._stopping))
 
     def processes(self) -> tuple[ProcessState, ...]:
-        """Return the states of all stage processes."""
         return tuple(process.state for process in self._processes.values())
 
     def check(self, replica_id: str) -> None:
@@ -237,7 +234,6 @@ class ProcessController(ClusterController):
     _launcher: ProcessLauncher
 
     def __init__(self, options: ProcessClusterOptions, limits: ClusterLimits = LIMITS) -> None:
-        """Begin without a process."""
         numbers = count()
         state = ClusterState(
             lambda stage_id: f"{stage_id}.{next(numbers)}", now_s=time.monotonic(), limits=limits

@@ -48,7 +48,6 @@ class RayDriver(WireController):
 
     @property
     def token(self) -> str:
-        """Token of the cluster's connections."""
         return self._plan.cluster.token
 
     async def processes(self) -> tuple[ProcessState, ...]:

@@ -78,7 +78,6 @@ async def _connected(plan: RayDriverPlan) -> RayControllerClient:
 
 
 def main() -> None:
-    """Run as a child process."""
     plan: RayDriverPlan = begin()
     configure_logging(plan.log_level, plan.log_format, process="ray-driver")
     try:

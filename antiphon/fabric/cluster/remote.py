@@ -88,7 +88,6 @@ class WireController(RemoteController):
             return self._peer
 
     async def close(self) -> None:
-        """End the connection."""
         self._is_closed = True
         if self._peer is not None:
             self._peer.close()
@@ -98,7 +97,6 @@ class WireController(RemoteController):
 
 
 def calls_of(controller: Controller) -> dict[str, Call]:
-    """Return the methods that a `RemoteController` calls."""
     return {
         "host": controller.host,
         "release": controller.release,

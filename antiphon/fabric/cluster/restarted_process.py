@@ -49,7 +49,6 @@ class RestartedChild:
 
     @property
     def state(self) -> ProcessState:
-        """State for metrics."""
         pid = 0 if self.child is None else self.child.pid
         return ProcessState(self.name, pid, self.is_running, max(0, self.num_starts - 1))
 
@@ -141,12 +140,10 @@ class StageChild(RestartedChild):
             return
 
     async def close(self) -> None:
-        """Stop the process gracefully."""
         async with self._turn:
             await self.end(STOP_S)
 
     async def end(self, grace_s: float) -> None:
-        """End the connection and the process."""
         connection, self._connection = self._connection, None
         await self.stop(grace_s)
         if connection is not None:

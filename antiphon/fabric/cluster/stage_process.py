@@ -44,7 +44,6 @@ async def serve_stages(plan: StageProcessPlan) -> None:
 
 
 def main() -> None:
-    """Run as a child process."""
     plan: StageProcessPlan = begin()
     configure_logging(plan.log_level, plan.log_format, process=plan.name)
     try:

@@ -107,7 +107,6 @@ class ClusterState:
                 each.num_wanted = num_replicas
 
     def views(self) -> tuple[StageView, ...]:
-        """Return the views of all stages."""
         return tuple(hosted.view for hosted in self._hosted.values())
 
     # ------------------------------------------------------------------ replicas
@@ -145,13 +144,11 @@ class ClusterState:
         return hosted.num_wanted
 
     def is_draining(self, stage_id: str) -> bool:
-        """Return whether a replica of a stage is being drained."""
         hosted = self._hosted.get(stage_id)
         return hosted is not None and len(hosted.active) < len(hosted.members)
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of all replicas of the target state."""
         return frozenset(name for each in self._hosted.values() for name in each.members)
 
     def placed(self) -> tuple[tuple[str, Hosting], ...]:

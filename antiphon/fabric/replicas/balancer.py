@@ -70,7 +70,6 @@ class Balancer:
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
     ) -> None:
-        """Begin without replicas."""
         self._limits = limits or QuarantineLimits()
         self._clock = clock
         self._random = random or Random()
@@ -97,7 +96,6 @@ class Balancer:
         return member.free_at_s - now_s
 
     def is_quarantined(self, replica: str) -> bool:
-        """Return whether a replica is in quarantine."""
         return self._clock() < self._member(replica).free_at_s
 
     def succeed(self, replica: str) -> None:

@@ -36,7 +36,6 @@ class ReplicaGroup:
         limits: ReplicaLimits,
         quarantine: QuarantineLimits | None = None,
     ) -> None:
-        """Begin to watch."""
         self.stage_id = stage_id
         self.num_users = 0
         self.is_closed = False
@@ -88,7 +87,6 @@ class ReplicaGroup:
                 await self._changed.wait()
 
     def wake(self) -> None:
-        """Wake the requests that wait for a replica."""
         self._changed.set()
 
     def lose(self, replica_id: str) -> float:
@@ -101,7 +99,6 @@ class ReplicaGroup:
         return self.balancer.fail(replica_id)
 
     def close(self) -> None:
-        """Stop watching."""
         self.is_closed = True
         self._watching.cancel()
         for link in self._links.values():

@@ -70,7 +70,6 @@ class ReplicaLink:
 
     @property
     def status(self) -> StageStatus:
-        """Last status of the replica."""
         connection = self.connection
         return StageStatus() if connection is None else connection.status(self.replica.stage)
 

@@ -45,7 +45,6 @@ class ResumeLog:
 
     @property
     def has_begun(self) -> bool:
-        """Whether an item was delivered."""
         return self._total != _Count() or bool(self._steps)
 
     @property

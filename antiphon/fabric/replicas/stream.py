@@ -27,8 +27,6 @@ _RETRY_AFTER_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Replica of one stage of a request."""
-
     group: ReplicaGroup
     link: ReplicaLink
     connection: StageConnection

@@ -114,7 +114,6 @@ class WireConnection(asyncio.BufferedProtocol):
             self.gone.set()
 
     def abort(self, reason: str) -> None:
-        """End the connection at once."""
         self._end(reason)
         if self._transport is None:
             self.gone.set()

@@ -56,7 +56,6 @@ class FrameWriter:
     """What is to be written: messages in, frames out."""
 
     def __init__(self, limits: WireLimits) -> None:
-        """Begin with nothing."""
         self._max_bytes = limits.max_frame_bytes
         self._frames: list[Buffer] = []
         self._frame: list[Buffer] = []
@@ -124,7 +123,6 @@ class FrameReader:
     """What has been read: bytes in, messages out."""
 
     def __init__(self, limits: WireLimits) -> None:
-        """Begin with nothing."""
         self._limits = limits
         self._scratch = _unzeroed(2 * (limits.max_frame_bytes + _FRAME.size))
         self._begin = self._end = 0  # of what is unread in it

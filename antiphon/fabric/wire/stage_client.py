@@ -36,7 +36,6 @@ class StageConnection:
     """
 
     def __init__(self, address: str) -> None:
-        """Prepare a connection; see `connect`."""
         self.address = address
         self._peer: RpcPeer
         self._statuses: dict[str, StageStatus] = {}
@@ -170,7 +169,6 @@ class StageConnections:
                 yield item
 
     def close(self) -> None:
-        """End every connection."""
         for dialling in self._dialling.values():
             dialling.cancel()
         for connection in self._connections.values():

@@ -20,7 +20,6 @@ class PendingText:
     """Keeps pieces until their request is open, a bounded number for a bounded time."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        """Begin with none."""
         self._clock = clock
         self._pieces: OrderedDict[RequestKey, tuple[float, list[Piece]]] = OrderedDict()
         self._num_pieces = 0

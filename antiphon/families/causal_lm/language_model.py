@@ -42,8 +42,6 @@ _MOST_GPU_BYTES, _MOST_BYTES = 8 * 2**30, 2**30  # without a setting
 
 
 class CausalLM(TokenModel[CausalLMRequest]):
-    """Language model of text."""
-
     def __init__(
         self,
         config: CausalLMConfig,

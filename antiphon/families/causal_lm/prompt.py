@@ -137,9 +137,7 @@ class CausalLMPrompter:
         return prompt.data.in_thought
 
     def detokenizer(self) -> TokenDecoder:
-        """Return a new decoder of token ids."""
         return self._tokenizer.decoder()
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the bytes of a token."""
         return self._tokenizer.token_bytes(token)

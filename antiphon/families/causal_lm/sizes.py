@@ -62,7 +62,6 @@ def make_checkpoint(path: Path, making: Making) -> None:
 
 
 def config_of(size: str, layout: str) -> Json:
-    """Return the contents of config.json."""
     parts = _parts(size, layout)
     top, text = parts["config.json"], parts["text"]
     if layout in ("qwen3", "llama"):

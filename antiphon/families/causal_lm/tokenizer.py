@@ -90,7 +90,6 @@ class ChatTokenizer:
         return tuple(sorted(ids))
 
     def is_special(self, token: int) -> bool:
-        """Return whether a token is a special token."""
         return token in self._specials
 
     def token_bytes(self, token: int) -> bytes:
@@ -194,7 +193,6 @@ def read_vocabulary_files(folder: Path) -> Tokenizer:
 
 
 def _added(folder: Path, config: ConfigSection) -> dict[int, AddedToken]:
-    """Return the added tokens by id."""
     added: dict[int, AddedToken] = {}
     if (folder / "added_tokens.json").is_file():
         ids = ConfigSection.read(folder / "added_tokens.json")

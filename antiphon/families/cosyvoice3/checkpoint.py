@@ -38,7 +38,6 @@ def language_part(path: Path, config: CosyVoice3Config) -> TorchPart:
 
 
 def flow_part(path: Path, config: MelFlowConfig) -> TorchPart:
-    """Return the flow in a checkpoint's directory."""
     unused = r"decoder\.estimator\.rotary_embed\.inv_freq"
     return TorchPart(file=path / "flow.pt", layout=flow_layout(config), unused=unused)
 
@@ -119,7 +118,6 @@ def language_layout(config: CosyVoice3Config) -> Layout:
 
 
 def flow_layout(config: MelFlowConfig) -> Layout:
-    """Return the layout of flow.pt."""
     mels, width, dit = config.num_mels, config.hidden_size, "decoder.estimator"
     ahead, kernel = config.look_ahead_channels, config.look_ahead_tokens + 1
     conv = f"{dit}.input_embed.conv_pos_embed"

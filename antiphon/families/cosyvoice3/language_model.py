@@ -36,8 +36,6 @@ CosyVoice3Runner: TypeAlias = ModelRunner[CosyVoice3Prompt]
 
 
 class SpeechLM(TokenModel[CosyVoice3Prompt]):
-    """Language model of speech tokens."""
-
     def __init__(
         self,
         config: CosyVoice3Config,

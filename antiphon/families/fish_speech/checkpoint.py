@@ -136,7 +136,6 @@ def tied(config: FishSpeechConfig, names: Iterable[str]) -> dict[str, str]:
 
 
 def s2_name(name: str) -> str:
-    """Return the name of a tensor in S2's files."""
     if name.startswith(_SHARED):
         return f"{_FAST}{name}"
     if name.startswith("fast_"):

@@ -31,7 +31,6 @@ class FrameByFrame:
     decoder: WindowedDecoder
 
     def open(self, num_slots: int) -> DecoderState:
-        """Return a state of fresh slots."""
         return self.decoder.open(num_slots)
 
     def decode(self, frames: Tensor, rows: DecoderState) -> Tensor:

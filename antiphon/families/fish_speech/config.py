@@ -40,7 +40,6 @@ class SpecialTokens:
 
     @property
     def end(self) -> int:
-        """Id that ends speech."""
         return self.ids[IM_END]
 
     @property

@@ -103,8 +103,6 @@ def _turns(text: str) -> str:
 
 
 class PromptLayout:
-    """Builder of prompt ids."""
-
     def __init__(self, layout: Layout, encode: Encode, tokens: SpecialTokens) -> None:
         """Wrap a checkpoint's tokenizer, which has all tokens of `NEEDED`."""
         self._layout = layout

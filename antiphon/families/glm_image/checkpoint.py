@@ -59,7 +59,6 @@ def _facts(path: Path) -> dict[str, str | int]:
 
 
 def prior_part(path: Path, config: PriorConfig) -> WeightsPart:
-    """Return the prior in a checkpoint's directory."""
     layout = prior_layout(config)
     return WeightsPart(directory=path / PRIOR_DIRECTORY, layout=layout, others=OTHERS)
 

@@ -36,8 +36,6 @@ class GlmImageState(FlowState):
 
 
 class GlmImageDenoiser(FlowDenoiser):
-    """Steps images of GLM-Image."""
-
     def load(self, loader: ComponentLoader) -> None:
         register_block(GlmImageTransformerBlock, is_text_first=False)
         self._transformer = loader.module("transformer", GlmImageTransformer2DModel)
@@ -143,7 +141,6 @@ class GlmImageDenoiser(FlowDenoiser):
         return velocity.float()
 
     def _shape(self, image: ImagePrompt) -> tuple[int, int, int, int]:
-        """Return the shape of an image's latents."""
         channels: int = self._transformer.config.in_channels
         return (1, channels, image.height // LATENT_PIXELS, image.width // LATENT_PIXELS)
 

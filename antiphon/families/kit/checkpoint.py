@@ -95,7 +95,6 @@ class Findings:
 
 
 def num_parameters(headers: Iterable[TensorHeader]) -> int:
-    """Return the number of values in tensors."""
     return sum(header.num_values for header in headers)
 
 

@@ -46,7 +46,6 @@ def snake(name: str, size: int) -> Layout:
 
 
 def convnext(width: int) -> Layout:
-    """Return the layout of a ConvNeXt block."""
     layout: Layout = {"gamma": (width,)}
     layout |= affine("dwconv.conv", width, 1, 7) | affine("norm", width)
     return layout | affine("pwconv1", 4 * width, width) | affine("pwconv2", width, 4 * width)
@@ -99,7 +98,6 @@ def _projections(
 
 
 def ecapa(config: EcapaConfig) -> Layout:
-    """Return the layout of an ECAPA-TDNN network."""
     first, *middle, pooled = config.channels
     sizes, listened = config.kernel_sizes, config.attention_channels
     layout = affine("blocks.0.conv", first, config.mel_dim, sizes[0])
@@ -120,7 +118,6 @@ def ecapa(config: EcapaConfig) -> Layout:
 
 
 def num_values(shapes: Iterable[Shape]) -> int:
-    """Return the number of values in tensors."""
     return sum(map(math.prod, shapes))
 
 

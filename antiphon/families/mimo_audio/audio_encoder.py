@@ -71,7 +71,6 @@ class AudioEncoder:
 
     @property
     def frame_samples(self) -> int:
-        """Samples per frame of codes."""
         return self.config.hop_samples * self.config.stride * self.config.pooling
 
     def num_frames(self, num_samples: int) -> int:

@@ -66,9 +66,7 @@ class MiMoChatPrompter:
         return ids == begun
 
     def detokenizer(self) -> TokenDecoder:
-        """Return a new decoder of token ids."""
         return TokenDecoder(self._tokenizer)
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the bytes of a token."""
         return self._tokenizer.token_bytes(token)

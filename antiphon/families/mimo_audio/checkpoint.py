@@ -95,7 +95,6 @@ def _spare_codebooks(config: AudioTokenizerConfig) -> str:
 
 
 def layout_of(config: MiMoAudioConfig) -> Layout:
-    """Return the layout of a checkpoint's files."""
     width, group = config.transformer.hidden_size, config.group_frames
     local, read = config.decoder.hidden_size, config.encoder.hidden_size
     layout: Layout = {

@@ -173,7 +173,6 @@ class AudioDecoder:
         return num_ahead + -(-num_mels // self.config.group_mels)
 
     def open(self, num_slots: int) -> CodecState:
-        """Return the state of fresh streams."""
         config, like = self.config, self.table
         counts = torch.zeros(2, num_slots, dtype=torch.int64, device=like.device)
         norms = (

@@ -20,7 +20,6 @@ _EPSILON = 1e-5  # PyTorch's default for LayerNorm and GroupNorm
 
 
 def layer_norm(weights: Weights, name: str) -> LayerNorm:
-    """Load the norm ``name``."""
     return LayerNorm(weights[f"{name}.weight"], weights[f"{name}.bias"], _EPSILON)
 
 
@@ -38,7 +37,6 @@ class NetLayer:
 
     @classmethod
     def of(cls, weights: Weights, name: str, config: NetConfig) -> "NetLayer":
-        """Load the layer ``name``."""
         attention = f"{name}.self_attn"
         return cls(
             config=config,
@@ -88,7 +86,6 @@ class TimeNorm:
 
     @classmethod
     def of(cls, weights: Weights, name: str, num_ahead: int) -> "TimeNorm":
-        """Load the norm ``name``."""
         return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], num_ahead)
 
     def open(self, num_slots: int, num_groups: int, num_positions: int) -> tuple[Tensor, Tensor]:

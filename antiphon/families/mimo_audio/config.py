@@ -144,12 +144,10 @@ class AudioTokenizerConfig:
 
     @property
     def group_mels(self) -> int:
-        """Mel frames per group."""
         return self.group_positions * self.decoder_stride
 
     @property
     def samples_per_group(self) -> int:
-        """Samples per group."""
         return self.group_mels * self.hop_samples
 
 

@@ -94,7 +94,6 @@ class DueCodes:
 
     @classmethod
     def of_step(cls, config: MiMoAudioConfig, step: int, device: torch.device) -> "DueCodes":
-        """Return the codes due in a step."""
         due = [
             (step - delay, channel)
             for channel, delay in enumerate(config.delays)

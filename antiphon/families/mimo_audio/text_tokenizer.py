@@ -60,7 +60,6 @@ class MiMoTextTokenizer:
         return token_ids(self._tokenizer, text)
 
     def is_special(self, token: int) -> bool:
-        """Return whether a token is a special token."""
         return token in self._added and self._added[token].special
 
     def token_bytes(self, token: int) -> bytes:

@@ -91,7 +91,6 @@ class RequestRandomness:
     """
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        """Start from a seed."""
         self._device = device if device.type == "cuda" else None
         devices = [torch.device("cpu"), *([device] if self._device is not None else [])]
         seeded = (torch.Generator(each).manual_seed(seed % 2**63) for each in devices)

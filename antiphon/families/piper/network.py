@@ -127,7 +127,6 @@ class PiperNetwork:
         return audio[first : first + (stop - start) * reach.samples_per_frame]
 
     def decode_whole(self, sentence: SpokenSentence) -> Samples:
-        """Return all of a sentence's audio."""
         return self._decoded(sentence.values)
 
     def _decoded(self, values: Values) -> Samples:

@@ -117,7 +117,6 @@ def language_model_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
 
 
 def speaker_encoder_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
-    """Return the speaker encoder of a base checkpoint."""
     return WeightsPart(directory=path, layout=main_layout(config), prefix="speaker_encoder.")
 
 
@@ -142,7 +141,6 @@ def codec_encoder_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
 
 
 def main_layout(config: Qwen3TTSConfig) -> Layout:
-    """Return the layout of model.safetensors."""
     layout = _talker(config.talker) | _predictor(config.predictor)
     if config.speaker_encoder is not None:
         layout |= under("speaker_encoder", ecapa(config.speaker_encoder))

@@ -177,7 +177,6 @@ class CodecConfig:
 
     @property
     def samples_per_frame(self) -> int:
-        """Samples per frame of input and output."""
         return self.decoder.samples_per_frame
 
 

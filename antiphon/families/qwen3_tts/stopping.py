@@ -53,7 +53,6 @@ class LoopDetectors:
         return row
 
     def close(self, row: int) -> None:
-        """Free a row."""
         self._free.append(row)
 
     def observe(self, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -27,8 +27,6 @@ a GPU without batching, so that little can be gained.
 
 
 class QwenImageDenoiser(PackedDenoiser):
-    """Denoises images of Qwen-Image."""
-
     read_config = staticmethod(read_config)
     guidance = staticmethod(guidance_of)
 

@@ -42,8 +42,6 @@ class LetterFeed:
 
 
 class ToyPrompter:
-    """Builds prompts of letters."""
-
     def __init__(self, context: LoadContext) -> None:
         self.capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,

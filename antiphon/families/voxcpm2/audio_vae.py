@@ -85,7 +85,6 @@ class VAEDecoder:
         )
 
     def open(self, num_slots: int) -> DecoderState:
-        """Return the state of fresh slots."""
         weight = self.last_conv.weight
         positions = weight.new_zeros(num_slots, dtype=torch.int64)
         return DecoderState(weight.new_zeros(num_slots, self.row_size), positions)

@@ -132,7 +132,6 @@ class FusedVAEDecoder:
         return cls(first, tuple(blocks), last_conv, dtype, layout.state.row_size)
 
     def open(self, num_slots: int) -> DoubleBufferedState:
-        """Return the state of fresh slots."""
         like = self.last_conv.weight
         return DoubleBufferedState(
             like.new_zeros(num_slots, self.row_size, dtype=self.dtype),

@@ -114,7 +114,6 @@ def vae_part(path: Path, config: AudioVAEConfig, prefix: str) -> WeightsPart:
 
 
 def model_layout(config: VoxCPM2Config) -> Layout:
-    """Return the layout of model.safetensors."""
     width, latent = config.base.hidden_size, config.feature_size
     encoder, flow = config.encoder.hidden_size, config.flow.hidden_size
     narrow = config.bottleneck_size

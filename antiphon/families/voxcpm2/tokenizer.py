@@ -28,7 +28,6 @@ class VoxCPM2Tokenizer:
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text."""
         ids = token_ids(self._tokenizer, text)
         return [part for token in ids for part in self._words.get(token, (token,))]
 

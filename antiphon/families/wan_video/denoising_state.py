@@ -52,7 +52,6 @@ class WanState(FlowState):
 
     @property
     def guidance_scale(self) -> float:
-        """Of the next step."""
         return self.guidance_scales[self.expert]
 
     def model_input(self) -> Tensor:
@@ -76,8 +75,6 @@ class WanState(FlowState):
 
 
 class WanStates:
-    """Makes the states of requests."""
-
     def __init__(
         self,
         config: WanConfig,

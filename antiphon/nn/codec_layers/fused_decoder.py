@@ -58,7 +58,6 @@ class FusedDecoder:
     row_size: int
 
     def open(self, num_slots: int) -> DoubleBufferedState:
-        """Return a state of fresh slots."""
         return DoubleBufferedState(
             self.tables.new_zeros(num_slots, self.row_size),
             self.tables.new_zeros(num_slots, dtype=torch.int32),

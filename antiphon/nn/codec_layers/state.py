@@ -99,11 +99,9 @@ class DoubleBufferedState:
             tensor[slot].zero_()
 
     def snapshot(self, slot: int) -> tuple[Tensor, ...]:
-        """Return a copy of a slot's state."""
         return tuple(each[slot].clone() for each in (self.memory, self.turns, self.positions))
 
     def restore(self, slot: int, snapshot: tuple[Tensor, ...]) -> None:
-        """Overwrite a slot with a snapshot."""
         for tensor, value in zip((self.memory, self.turns, self.positions), snapshot, strict=True):
             tensor[slot].copy_(value)
 

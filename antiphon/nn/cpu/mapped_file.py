@@ -25,7 +25,6 @@ class MappedFile:
         self._open()
 
     def get_tensor(self, name: str) -> Tensor:
-        """Return a tensor within the mapping."""
         if self._num_bytes >= _MAX_BYTES:
             self._open()
             trim_heap()  # of copies that were converted further

@@ -78,7 +78,6 @@ class MemoryPlan:
         raise self.refusal(what, sizes[0] * request_bytes, sizes[0])
 
     def refusal(self, what: str, num_bytes: int, num_slots: int) -> ModelLoadError:
-        """Return the error of a cache that does not fit, of ``num_bytes``."""
         num_later = self.num_free - self.num_spare(num_slots)
         needed, later, left, total = (
             f"{each / _MIB:.0f}" for each in (num_bytes, num_later, self.num_free, self.num_total)

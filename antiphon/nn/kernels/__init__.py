@@ -13,7 +13,6 @@ _HAS_TRITON = find_spec("triton") is not None
 
 
 def run_on(tensor: Tensor) -> bool:
-    """Return whether the kernels run on the device of a tensor."""
     if not (_HAS_TRITON and tensor.is_cuda):
         return False
     ensure_fences()

@@ -67,7 +67,6 @@ def offsets_of(table, size) -> tl.tensor:
 
 @triton.jit
 def num_rows_of(table, size) -> tl.tensor:
-    """Return the number of rows."""
     return tl.load(table + 3 * size)
 
 

@@ -61,7 +61,6 @@ def gguf_header(name: str, kind: int, shape: tuple[int, ...], start: int, heads:
 
 
 def write_index(folder: Path, file: Path, headers: Mapping[str, GGUFHeader]) -> None:
-    """Write the index of a file's tensors."""
     tensors = {
         name: [each.kind, list(each.shape), each.start, each.heads]
         for name, each in headers.items()

@@ -92,7 +92,6 @@ class _Weight:
         self._config = config
 
     def stored(self, anchor: str) -> Stored:
-        """Return the header of the weight, with one of its files."""
         bits, shape, step = {
             "qweight": self._of_awq if self._config.method == "AWQ" else self._of_gptq,
             "weight_packed": self._of_words,

@@ -16,8 +16,6 @@ _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 
 
 class OpenTensors(Protocol):
-    """An open file."""
-
     def get_tensor(self, name: str) -> Tensor: ...
 
 

@@ -35,8 +35,6 @@ _WARM_UP_FRAMES = 32
 
 
 class ChatVoiceModel(VoiceModel):
-    """The voice of a model that chats."""
-
     prompter: AnswerVoicePrompter
 
     @property

@@ -44,7 +44,6 @@ class PlaybackTranscript:
         self._num_written.append(len(self.text))
 
     def add_audio(self, duration_s: float) -> None:
-        """Add to the audio."""
         self.duration_s += duration_s
 
     def end_segment(self, spoken: str) -> None:

@@ -56,8 +56,6 @@ _OWN_VARIABLES = ("messages", "add_generation_prompt", "tools", "documents")
 
 
 class ChatModel(LoadedTask):
-    """A model that is ready to answer."""
-
     prompter: ChatPrompter
 
     @property

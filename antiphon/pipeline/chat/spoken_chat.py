@@ -38,7 +38,6 @@ class SpokenChat(ABC):
 
     @property
     def sample_rate_hz(self) -> int:
-        """Of the audio."""
         return self._synthesis.sample_rate_hz
 
     async def text(self) -> ChatStream:

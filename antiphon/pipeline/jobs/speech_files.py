@@ -118,8 +118,6 @@ def _sha256(path: Path) -> str:
 
 
 class _File:
-    """An encoder and the file that it fills."""
-
     def __init__(self, path: Path, encoder: Encoder, spend: Spend) -> None:
         self.path = path
         self._spend = spend

@@ -46,7 +46,6 @@ class VideoJobWork:
 
     @property
     def model_name(self) -> str:
-        """The served name of the model."""
         return self.videos.model(self.request.model).name
 
     def predicted_bytes(self) -> int:

@@ -35,7 +35,6 @@ class SpeakableText:
     """One text, from its first piece to its end."""
 
     def __init__(self, options: SpeakableSettings | None = None) -> None:
-        """Begin a text."""
         self._options = options or SpeakableSettings()
         self._spoken = SpeechText()
         self._inline = Inline(self._options, self._spoken)

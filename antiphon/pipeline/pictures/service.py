@@ -75,8 +75,6 @@ class PictureModel(LoadedTask):
 
 
 class ImageModel(PictureModel):
-    """A model that is ready to draw images."""
-
     @property
     def capabilities(self) -> ImageCapabilities:
         capabilities = self.prompter.capabilities
@@ -85,8 +83,6 @@ class ImageModel(PictureModel):
 
 
 class VideoModel(PictureModel):
-    """A model that is ready to make videos."""
-
     @property
     def capabilities(self) -> VideoCapabilities:
         capabilities = self.prompter.capabilities

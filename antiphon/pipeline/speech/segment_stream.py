@@ -57,7 +57,6 @@ class SegmentContext:
             return self.model.prompter.build(request, self.voice, self.seed(segment))
 
     def seed(self, segment: Segment) -> int:
-        """Return the seed of a segment."""
         assert self.request.seed is not None
         return segment_seed(self.request.seed, segment.index)
 

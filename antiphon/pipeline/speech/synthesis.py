@@ -79,7 +79,6 @@ class SegmentMixer:
         return chunks
 
     async def push(self, chunk: AudioChunk) -> list[AudioChunk]:
-        """Add audio of the segment."""
         if chunk.words:
             self._words += tuple(map(self._placed, chunk.words))
         return await self._transformed(self._joiner.push(chunk.samples), chunk.num_frames)
@@ -139,7 +138,6 @@ class Synthesis(ABC):
 
     @property
     def sample_rate_hz(self) -> int:
-        """Of the audio."""
         return self._request.sample_rate_hz or self._model.capabilities.sample_rate_hz
 
     @property

@@ -65,7 +65,6 @@ class TextBuffer:
         self._has_changed.set()
 
     def close(self) -> None:
-        """Mark it as complete."""
         self.is_complete = True
         self._has_changed.set()
 
@@ -79,7 +78,6 @@ class TextBuffer:
         return self._text[start:]
 
     async def whole(self) -> str:
-        """Return all of it, once it is complete."""
         while not self.is_complete:
             await self._changed()
         self._num_taken = len(self._text)

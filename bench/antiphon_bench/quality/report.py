@@ -142,7 +142,6 @@ _TITLES = {
 
 
 def quality_markdown(report: Mapping[str, Any], title: str = "Speech quality") -> str:
-    """Return the card as Markdown."""
     facts = (machine_of(report), version_of(report), f"`{join(report['command'])}`")
     lines = [f"# {title}", "", *(f"- {each}" for each in facts), ""]
     lines += ["| figure | value |", "| --- | --- |"]

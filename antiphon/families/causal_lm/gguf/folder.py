@@ -61,7 +61,6 @@ def folder_of(gguf: GGUFFile) -> Path | None:
 
 
 def _config(gguf: GGUFFile) -> dict[str, Any]:
-    """Return the contents of config.json."""
     heads, width = gguf.integer("attention.head_count"), gguf.integer("embedding_length")
     head_dim = gguf.integer("attention.key_length", width // max(1, heads))
     num_layers = gguf.integer("block_count")
@@ -98,7 +97,6 @@ def _config(gguf: GGUFFile) -> dict[str, Any]:
 
 
 def _scaling(gguf: GGUFFile, head_dim: int) -> dict[str, Any] | None:
-    """Return the scaling of the rotary embedding."""
     if _FREQUENCIES in gguf.tensors:
         return _llama3(gguf, head_dim)
     kind = gguf.value("rope.scaling.type", "none")

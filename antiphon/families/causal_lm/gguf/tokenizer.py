@@ -52,7 +52,6 @@ def write_tokenizer(folder: Path, gguf: GGUFFile) -> None:
 
 
 def end_ids(metadata: Mapping[str, Any]) -> list[int]:
-    """Return the ids that end an answer."""
     found = {metadata.get(f"tokenizer.ggml.{key}") for key in _ENDS}
     return sorted(number for number in found if isinstance(number, int))
 

@@ -69,12 +69,10 @@ def talker_part(path: Path, config: OmniConfig) -> WeightsPart:
 
 
 def token2wav_part(path: Path, config: OmniConfig) -> WeightsPart:
-    """Return token2wav in a checkpoint's directory."""
     return WeightsPart(directory=path, layout=token2wav_layout(config), others=_NOT_OF_TOKEN2WAV)
 
 
 def talker_layout(config: OmniConfig) -> Layout:
-    """Return the layout of the talker's tensors."""
     talker = config.talker
     sizes, width = talker.transformer, talker.embedding_size
     hidden = sizes.hidden_size
@@ -88,7 +86,6 @@ def talker_layout(config: OmniConfig) -> Layout:
 
 
 def token2wav_layout(config: OmniConfig) -> Layout:
-    """Return the layout of token2wav's tensors."""
     return _flow_layout(config.flow) | _vocoder_layout(config.vocoder)
 
 

@@ -82,7 +82,6 @@ class FlowConfig:
 
     @property
     def block_codes(self) -> int:
-        """Codes per block."""
         return self.block_size // self.repeats
 
 
@@ -126,7 +125,6 @@ class OmniConfig:
 
     @property
     def samples_per_code(self) -> int:
-        """Samples per code."""
         return self.flow.repeats * self.vocoder.hop
 
 

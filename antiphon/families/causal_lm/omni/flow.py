@@ -51,7 +51,6 @@ class FlowWindow:
     before: Tensor | None = None
 
     def first(self, num_rows: int) -> "FlowWindow":
-        """Return a view of the first rows."""
         before = None if self.before is None else self.before[:num_rows]
         noise, codes, starts, lengths, voices = (each[:num_rows] for each in self._parts)
         return FlowWindow(noise, codes, starts, lengths, voices, before)
@@ -122,7 +121,6 @@ class FlowModel:
 
     @property
     def device(self) -> torch.device:
-        """Device of the weights."""
         return self._codes.device
 
     def voice(self, name: str) -> int:

@@ -90,7 +90,6 @@ class StoredTensors:
         }
 
     def get_tensor(self, name: str) -> Tensor:
-        """Return a tensor as stored."""
         return self.tensors[name]
 
 

@@ -109,7 +109,6 @@ def renamed(name: str) -> str:
 
 
 def _config(gguf: GGUFFile) -> dict[str, Any]:
-    """Return the contents of config.json."""
     num_groups = gguf.integer("num_code_groups")
     talker = {
         **_transformer(gguf, "talker"),
