@@ -1,6 +1,7 @@
 """Processes that share each step make what one makes, and are broken together."""
 
 import gc
+import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +27,19 @@ pytestmark = pytest.mark.slow  # each test starts two processes, which import Py
 
 TELLING = Ref("tests.diffusion.ranked:TellingDenoiser")
 OF_FAMILY = Ref("tests.diffusion.ranked:load_of_family")
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[None]:
+    """Fork ranks from a process that has imported them, which takes each of them 5 s of CPU."""
+    context = multiprocessing.get_context("forkserver")
+    names = ("qwen_image", "ovis_image", "glm_image", "wan_video")
+    context.set_forkserver_preload(
+        [rank.__name__, ranked.__name__, *(f"antiphon.families.{each}.denoiser" for each in names)]
+    )
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
+        yield
 
 
 @contextmanager
@@ -78,6 +92,7 @@ def test_all_ranks_do_what_they_are_told_and_forget_what_is_dropped() -> None:
         denoiser.step(states)
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("how", ["dies", "fails"])
 def test_a_rank_that_fails_alone_breaks_all_for_good(how: str) -> None:
     with ranks(TELLING, cfg_parallel_size=2) as denoiser:
@@ -104,6 +119,7 @@ def request_of(task: str) -> ImageRequest | VideoRequest:
     )
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
     ("name", "layout", "settings", "is_exact"),
     [
@@ -150,6 +166,7 @@ def test_several_processes_make_what_one_makes(
         np.testing.assert_allclose(other, one, atol=1e-4)
 
 
+@pytest.mark.usefixtures("forked")
 def test_ring_attention_is_refused_where_no_backend_has_it(
     drawing_checkpoint: Callable[..., Path],
 ) -> None:
