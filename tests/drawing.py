@@ -49,11 +49,9 @@ class Stages:
         return [self.decoded(state.prompt, self.denoiser.finish(state)) for state in states]
 
     def draw(self, request: ImageRequest, seed: int = 0) -> NDArray[np.uint8]:
-        """Draw one image alone."""
         return self.step_all([self.begin(request, seed)])[0]
 
     def decoded(self, prompt: Prompt, latents: Latents) -> NDArray[np.uint8]:
-        """Return the pixels of latents."""
         (image,) = self.vae.generate(replace(prompt, conditioning=latents))
         assert isinstance(image, Image)
         assert image.preview_index == latents.preview_index

@@ -50,8 +50,6 @@ _LONGEST_HANG_S = 60.0
 
 @dataclass(frozen=True)
 class Script:
-    """What a request is to do."""
-
     num_chunks: int
     ending: Ending
 
@@ -123,5 +121,4 @@ FAMILY = Family(
 
 
 def register(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``faulty`` be served."""
     monkeypatch.setitem(FAMILIES, "faulty", "tests.faulty:FAMILY")

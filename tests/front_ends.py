@@ -20,14 +20,11 @@ NUM_ASKED = 8
 
 @dataclass(frozen=True)
 class ServerProcesses:
-    """The processes of one server, seen from outside."""
-
     process: "subprocess.Popen[str]"
     url: str
     key: str = "none"
 
     def pids(self) -> dict[str, int]:
-        """Return the processes that run, by their names."""
         found = re.findall(
             r'process_start_time_seconds\{pid="(\d+)",process="([\w-]+)"\}', self.scraped()
         )

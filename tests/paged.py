@@ -114,5 +114,4 @@ FAMILY = Family(
 
 
 def register(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``paged`` be served."""
     monkeypatch.setitem(FAMILIES, FAMILY.name, "tests.paged:FAMILY")

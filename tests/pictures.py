@@ -14,12 +14,10 @@ MAX_PIXELS = 4096 * 4096
 
 
 def png(height: int = 64, width: int = 64, value: int = 0, channels: int = 3) -> bytes:
-    """Return a file of one colour."""
     return encode_image(np.full((height, width, channels), value, np.uint8), ImageFormat.PNG)
 
 
 def data_uri(file: bytes) -> str:
-    """Return a file as an address."""
     return f"data:image/png;base64,{base64.b64encode(file).decode()}"
 
 

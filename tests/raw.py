@@ -19,7 +19,6 @@ def dialled(server: RunningServer) -> Generator[socket.socket, None, None]:
 
 
 def handshake(path: str = SPEECH_SOCKET, more_headers: str = "") -> bytes:
-    """Return a request for a WebSocket."""
     return (
         f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"

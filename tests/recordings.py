@@ -22,7 +22,6 @@ def wav(duration_s: float = 1.5, seed: int = 0) -> bytes:
 
 
 def wav_of(samples: Signal, rate_hz: int = RATE_HZ) -> bytes:
-    """Return a file of 16-bit samples."""
     file = io.BytesIO()
     soundfile.write(file, samples, rate_hz, format="WAV", subtype="PCM_16")
     return file.getvalue()

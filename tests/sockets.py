@@ -14,13 +14,10 @@ Received: TypeAlias = "dict[str, Any] | bytes"
 
 
 class Client:
-    """One connection."""
-
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
 
     def send(self, type: str | None = None, **members: Any) -> None:
-        """Send a message, with a type if it has one."""
         named = {} if type is None else {"type": type}
         self.connection.send(json.dumps({**named, **members}))
 
@@ -73,7 +70,6 @@ def connected(
 
 
 def audio(received: Sequence[Received]) -> bytes:
-    """Return the audio among what was received."""
     return b"".join(each for each in received if isinstance(each, bytes))
 
 

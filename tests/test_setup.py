@@ -100,7 +100,6 @@ class Checkout:
         self.pip("--no-index", self.folder / write_wheel(self.folder, "torch", version))
 
     def pip(self, *arguments: str | Path) -> None:
-        """Install something."""
         pip = (self.folder / ".venv" / "bin" / "python", "-m", "pip", "install")
         subprocess.run([*pip, *arguments], check=True, capture_output=True)
 

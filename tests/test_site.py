@@ -23,7 +23,6 @@ DEADLINE_S = 240
 
 
 def script(name: str) -> ModuleType:
-    """Import a module of scripts/, which is no package."""
     spec = spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -43,8 +43,6 @@ HAVE_TESTS_OF_THEIR_OWN = ("README.md", "CONTRIBUTING.md", "docs/clients.md", "d
 
 @dataclass(frozen=True)
 class Snippet:
-    """Code of a page."""
-
     page: str
     number: int
     language: str

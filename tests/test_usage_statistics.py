@@ -46,7 +46,6 @@ class Home:
         self.environment = {**kept, "HOME": str(self._home), "ANTIPHON_DATA_DIR": data}
 
     def popen(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start Python."""
         trace = (*TRACE, str(self._trace)) if can_trace() else ()
         return subprocess.Popen(
             (*trace, sys.executable, *arguments),

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow  # installs every base dependency anew
 
 
 def built(project: Path, folder: Path) -> Path:
-    """Return the wheel of a project."""
     build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder)
     subprocess.run((*build, project), check=True, capture_output=True)
     return max(folder.glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns)

@@ -34,7 +34,6 @@ def faulty_client(faulty_server: RunningServer) -> Generator[httpx.Client, None,
 
 @pytest.fixture(scope="session")
 def own_voice_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A chat model with a voice of its own."""
     pytest.importorskip("torch", reason="needs the extra 'torch'")
     return make_own_voice(tmp_path_factory.mktemp("own_voice"))
 
@@ -97,7 +96,6 @@ def start(
 
 @pytest.fixture(scope="session")
 def base(start: Callable[[str], RunningServer]) -> RunningServer:
-    """A server that clones voices."""
     return start("base")
 
 

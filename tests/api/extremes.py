@@ -75,7 +75,6 @@ def places(
 
 
 def resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow references."""
     while "$ref" in schema:
         found: Any = document
         for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -85,7 +84,6 @@ def resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[
 
 
 def placed(base: Any, path: Path, value: Any) -> Any:
-    """Return a copy of ``base`` with a value at a place."""
     if not path:
         return value
     first, *rest = path

@@ -56,7 +56,6 @@ class Operation:
 
     @property
     def json_schema(self) -> Mapping[str, Any] | None:
-        """Of a body of JSON; ``None``: there is none."""
         content = self.description.get("requestBody", {}).get("content", {})
         found: Mapping[str, Any] | None = content.get("application/json", {}).get("schema")
         return found
@@ -145,7 +144,6 @@ class Operation:
 
 
 def operations(document: Mapping[str, Any]) -> list[Operation]:
-    """Return all operations that a document describes."""
     return [
         Operation(method, path, description, document)
         for path, methods in document["paths"].items()

@@ -17,7 +17,6 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(autouse=True)
 def alive(client: httpx.Client) -> Generator[None, None, None]:
-    """Speak after each test."""
     yield
     assert client.get("/health").status_code == 200
     assert client.post(URL, json={"input": "Still here."}).status_code == 200

@@ -58,7 +58,6 @@ async def say(connection: Any, text: str = HELLO) -> None:
 
 
 async def answer(connection: Any, **response: Any) -> tuple[Any, bytes]:
-    """Ask for an answer; return it, and its samples."""
     await connection.response.create(response={**LIKELIEST, **response})
     return await heard(connection)
 

@@ -126,7 +126,6 @@ def test_deletion_is_for_good(client: httpx.Client, settings: Settings) -> None:
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list of the work that recordings have made."""
     done: list[str] = []
     prepare = CloningPrompter.prepare_voice
 

@@ -7,7 +7,6 @@ MANY = 40_000_000
 
 
 def box(kind: bytes, content: bytes) -> bytes:
-    """Return a box of an MP4 file."""
     return struct.pack(">I4s", 8 + len(content), kind) + content
 
 

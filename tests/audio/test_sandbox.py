@@ -139,7 +139,6 @@ both = pytest.mark.parametrize("forks", [pytest.param(True, marks=linux_only), F
 
 @contextmanager
 def opened(*, forks: bool) -> Iterator[tuple[Sandbox, ForkServer | SpawnedChildren]]:
-    """Open a sandbox, and what has its children."""
     sandbox = Sandbox("antiphon.audio.sandbox", refusal, forks=forks)
     try:
         yield sandbox, sandbox._children
@@ -152,7 +151,6 @@ def asked(sandbox: Sandbox) -> int:
 
 
 def waiting(children: ForkServer | SpawnedChildren) -> "subprocess.Popen[bytes]":
-    """Return the process that waits for files."""
     process = children._process if isinstance(children, ForkServer) else children._spare
     assert process is not None
     return process

@@ -25,7 +25,6 @@ def noise(num_samples: int) -> Samples:
 
 
 def cut(format: AudioFormat, samples: Samples, num_pieces: int) -> tuple[list[bytes], bytes]:
-    """Return the pieces of a whole file, and its header."""
     encoder = open_encoder(format, RATE_HZ, is_whole=True)
     pieces = [*map(encoder.encode, np.array_split(samples, num_pieces)), encoder.finish()]
     return [piece for piece in pieces if piece], encoder.header

@@ -22,8 +22,6 @@ _NUM_WARMING = 3
 
 
 class Cloning:
-    """Asks one server."""
-
     def __init__(self, url: str) -> None:
         self._url = url
         self._num_recordings = 0

@@ -40,7 +40,6 @@ _LONG_TESTS_S = {"kernels": 240, "qwen3_tts": 240, "rest": 240}
 
 
 def all_parts(options: Options) -> list[Part]:
-    """Return all parts in their order."""
     return [
         *_tests(),
         *_engine(options),

@@ -63,7 +63,6 @@ class Budget:
 
     @property
     def left_s(self) -> float:
-        """What is left of it for parts."""
         return self._until_s - _RESERVE_S - time.monotonic()
 
 

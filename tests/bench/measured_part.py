@@ -75,7 +75,6 @@ class Options:
     rate_s: float | None = None
 
     def size(self, full: str) -> str:
-        """Return a size of random weights."""
         return "tiny" if self.is_tiny else full
 
     def streams(self, *full: int) -> str:
@@ -100,12 +99,10 @@ class Options:
 
 
 def antiphon(*arguments: str) -> Command:
-    """Return a command of ours."""
     return sys.executable, "-m", "antiphon", *arguments
 
 
 def bench(*arguments: str) -> Command:
-    """Return a command of ``antiphon bench``."""
     return sys.executable, "-m", "antiphon_bench", *arguments
 
 

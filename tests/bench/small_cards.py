@@ -37,8 +37,6 @@ _ERROR_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card, and what is served on it."""
-
     gib: float
     size: str
     quantize: str = ""

@@ -69,7 +69,6 @@ class _Walk:
         self._found: list[SeamFault] = []
 
     def faults(self) -> list[SeamFault]:
-        """Walk to the ends of both."""
         while len(self._found) < _MOST_FAULTS:
             self._go_on()
             if self._at >= len(self._stream) or not self._look_up():

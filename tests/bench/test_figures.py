@@ -35,7 +35,6 @@ def part(name: str, script: str, expected_s: float = 30.0, **more: Any) -> Part:
 
 
 def measured(parts: Iterable[Part], folder: Path, budget_s: float = inf) -> dict[str, str]:
-    """Return how the parts ended."""
     given = options(folder)
     given.out.mkdir(exist_ok=True)
     results = figures.measure([*parts], given, figures.Budget(budget_s))

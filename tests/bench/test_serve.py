@@ -24,7 +24,6 @@ KEYED = Settings(model=ModelSettings(source="toy"), server=ServerSettings(api_ke
 
 
 def records(server: RunningServer, load: HttpLoad, **fields: Any) -> list[Record]:
-    """Drive a load in this process."""
     target = target_of(server.base_url, api_key=None, fields={"response_format": "pcm"} | fields)
     part = LoadShare(load=load, target=target, texts=TEXTS, starts_s=time.monotonic())
     return asyncio.run(drive(part))

@@ -144,7 +144,6 @@ def example(operation: Operation, schema: Mapping[str, Any]) -> Any:
 def strings_of(
     operation: Operation, schema: Mapping[str, Any], depth: int = 0
 ) -> Generator[Place, None, None]:
-    """Yield the places of all texts in a body."""
     schema = operation.resolved(schema)
     branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())] or [schema]
     seen: set[Place] = set()
@@ -170,7 +169,6 @@ def _strings_of(
 
 
 def replaced(value: Any, path: Place, text: str) -> Any:
-    """Return a copy of a body with a text at a place."""
     if not path:
         return text
     place, *rest = path

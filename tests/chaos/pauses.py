@@ -29,7 +29,6 @@ class Watched:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         found = re.fullmatch(r"http://[^:]+:(\d+)", self.url)
         assert found is not None
         return int(found[1])

@@ -135,7 +135,6 @@ class Besieged:
         return found
 
     def speak(self) -> None:
-        """Speak, or fail."""
         said = {"input": "Still here.", "response_format": "wav", "seed": 1}
         answer = httpx.post(f"{self.url}/v1/audio/speech", json=said, timeout=DEADLINE_S)
         assert answer.status_code == 200, answer.text

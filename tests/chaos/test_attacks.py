@@ -31,8 +31,6 @@ Attack = Callable[["Target", ExitStack], None]
 
 @dataclass
 class Target:
-    """A server that is attacked."""
-
     process: "subprocess.Popen[str]"
     url: str
     port: int

@@ -72,7 +72,6 @@ def dial(server: RunningServer) -> socket.socket:
 
 
 def body_of(operation: Operation) -> tuple[str, bytes]:
-    """Return a right body and its type."""
     content = operation.description.get("requestBody", {}).get("content", {})
     if "multipart/form-data" in content and "application/json" not in content:
         part = b'--x\r\nContent-Disposition: form-data; name="input"\r\n\r\nHello.\r\n--x--\r\n'

@@ -44,7 +44,6 @@ def complete(run: Run, monkeypatch: pytest.MonkeyPatch) -> Complete:
 
 
 def write_checkpoint(folder: Path) -> Path:
-    """Write as much of a checkpoint as completion looks at."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"architectures": ["Unknown"]}))
     return folder

@@ -40,7 +40,6 @@ JOBS = f"{SPEECH}/jobs"
 
 @pytest.fixture(scope="module")
 def running() -> Generator[ServerProcesses, None, None]:
-    """A server without limits."""
     with front_ends(NUM) as found:
         yield found
 

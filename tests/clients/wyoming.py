@@ -51,7 +51,6 @@ def proxy_python() -> Path:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -94,17 +93,14 @@ class WyomingClient:
         self._reader = self._socket.makefile("rb")
 
     def close(self) -> None:
-        """Leave."""
         self._reader.close()
         self._socket.close()
 
     def send(self, type: str, data: Mapping[str, Any] | None = None) -> None:
-        """Send an event."""
         line = {"type": type, "data": dict(data or {}), "version": "1.10.2"}
         self._socket.sendall(json.dumps(line).encode() + b"\n")
 
     def receive(self) -> Event:
-        """Wait for an event."""
         line = self._reader.readline()
         assert line, "the proxy has hung up"
         told = json.loads(line)
@@ -113,7 +109,6 @@ class WyomingClient:
         return Event(told["type"], data, self._reader.read(told.get("payload_length") or 0))
 
     def until(self, type: str) -> list[Event]:
-        """Wait for an event of a type; return all up to it."""
         events = [self.receive()]
         while events[-1].type != type:
             events.append(self.receive())

@@ -15,7 +15,6 @@ HOST = "127.0.0.1"
 
 @contextmanager
 def running_demo(server_url: str, api_key: str) -> Generator[str, None, None]:
-    """Run ``antiphon demo`` for a server; yield its URL."""
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
     command = [sys.executable, "-m", "antiphon", "demo", "--url", server_url]
@@ -32,7 +31,6 @@ def running_demo(server_url: str, api_key: str) -> Generator[str, None, None]:
 
 
 def answers(url: str) -> bool:
-    """Whether a page is there."""
     try:
         with urllib.request.urlopen(url, timeout=5) as response:
             return bool(response.status == 200)

@@ -31,8 +31,6 @@ WAV_HEADER_BYTES = 44
 
 
 class Demo:
-    """The page, with one tab of controls."""
-
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
         page.complaints()

@@ -44,7 +44,6 @@ def _speak(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def engine() -> str:
-    """A container engine that answers."""
     for name in ("docker", "podman"):
         if shutil.which(name) and _run(name, "info").returncode == 0:
             return name

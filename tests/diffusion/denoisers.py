@@ -98,7 +98,6 @@ class StubDenoiser:
 
     @property
     def num_states(self) -> int:
-        """States that are alive."""
         return sum(state() is not None for state in self.states.values())
 
 

@@ -39,7 +39,6 @@ class Subject:
     text_shape: tuple[int, ...]
 
     def request_of(self, num_steps: int) -> ImageRequest | VideoRequest:
-        """Return the request with so many steps."""
         parameters = DiffusionParameters(
             num_inference_steps=num_steps, guidance_scale=_GUIDANCE_SCALE
         )
@@ -86,7 +85,6 @@ def text_embeddings(subject: Subject) -> Latents:
 
 
 def prompt_of(subject: Subject, path: Path, num_steps: int, seed: int = _SEED) -> Prompt:
-    """Return the prompt of a subject's request."""
     prompter = _task_of(path).prompter.resolve()(LoadContext(path, device="cpu"))
     prompt: Prompt = prompter.build(subject.request_of(num_steps), seed)
     return prompt
@@ -138,7 +136,6 @@ def load_denoiser(context: LoadContext) -> Denoiser:
 
 
 def load_vae(context: LoadContext) -> Any:
-    """Make the VAE of a folder."""
     with without_files():
         return _stage(context, "vae").factory.resolve()(context)
 

@@ -82,7 +82,6 @@ class Drawing:
         return [self.denoiser.finish(state) for state in states]
 
     def decoded(self, state: Any, latents: Latents) -> Pixels:
-        """Return the pixels of latents."""
         (made,) = self.decoder.generate(replace(state.prompt, conditioning=latents))
         pixels: Pixels = made.pixels if isinstance(made, Image) else made.frames
         return pixels

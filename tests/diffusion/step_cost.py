@@ -88,7 +88,6 @@ class RowProcess:
         return result | measured
 
     def kill(self) -> None:
-        """End it, with all that it has started."""
         with self._errors:
             self._end()
 

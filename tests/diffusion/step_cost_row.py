@@ -198,7 +198,6 @@ def in_batch(row: Row) -> float:
 
 
 def decoded(row: Row) -> float:
-    """Return the seconds of decoding a picture."""
     vae = load_vae(row.context)
     prompt = prompt_of(row.subject, row.path, row.steps)
     request = row.subject.request

@@ -18,7 +18,6 @@ from tests.servers import wait_until
 
 @pytest.fixture(scope="module")
 def worker() -> Generator[ModuleType, None, None]:
-    """The worker's module, with a stand-in for Dynamo."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         dynamo.install(monkeypatch)
         yield importlib.import_module("antiphon.dynamo.worker")

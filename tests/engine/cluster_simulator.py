@@ -142,7 +142,6 @@ class _Node:
         heapq.heappush(self._messages, (at_s, next(self._order), action))
 
     def due_s(self) -> float:
-        """Return when it has something to do."""
         return min(self._step_s(), self._message_s())
 
     def turn(self) -> list[tuple[str, object]]:
@@ -189,8 +188,6 @@ class _Stream:
 
 
 class ClusterSimulation:
-    """One run; see `simulate_cluster`."""
-
     def __init__(self, model: ClusterModel, traffic: Traffic) -> None:
         self.model = model
         self.traffic = traffic

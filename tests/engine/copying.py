@@ -62,7 +62,6 @@ class CopyingEngine:
         self.core.scheduler.check_integrity()
 
     def speak(self, *prompts: Prompt) -> list[list[Any]]:
-        """Speak all at once; return their frames."""
         names = [f"{len(self.frames) + number}" for number in range(len(prompts))]
         for name, prompt in zip(names, prompts, strict=True):
             self.add(name, prompt)

@@ -34,7 +34,6 @@ class Generated:
 
 
 def take(generated: Mapping[int, Generated], output: StepOutput, faults: Collection[int]) -> None:
-    """Add the output of a step."""
     for slot, frame in output.frames.items():
         generated[slot].frames.append(frame)
     ends = (("stop", output.stopped), ("length", output.lengths), ("error", faults))
@@ -89,8 +88,6 @@ def tokens_of(
 
 @dataclass(slots=True)
 class _Held:
-    """What a slot has."""
-
     num_positions: int
     blocks: list[int] = field(default_factory=list)
     num_shared: int = 0
@@ -111,7 +108,6 @@ class Drive:
         """Slots of the last step that neither made a frame nor stopped: their numbers are NaN."""
 
     def blocks_of(self, slot: int) -> tuple[int, ...]:
-        """Return the blocks that a slot holds."""
         return tuple(self._held[slot].blocks)
 
     def step(
@@ -160,7 +156,6 @@ class Drive:
             blocks[slot] = (*blocks.get(slot, ()), held.blocks[-1])
 
     def _prefills(self, starts: Sequence[Start]) -> list[tuple[Prefill, ...]]:
-        """Return the prefills of each step, of at least one."""
         pieces: list[list[Prefill]] = [[]]
         for each in starts:
             end = each.prompt.num_positions + len(each.frames)

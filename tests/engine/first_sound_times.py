@@ -81,7 +81,6 @@ class Marks:
         setattr(owner, name, noting)
 
     def begin(self) -> None:
-        """Begin with a request."""
         self._noted, self._first, self.began_s = [], None, time.perf_counter()
 
     def taken(self) -> Calls:
@@ -150,7 +149,6 @@ def _median_ms(times_s: Sequence[float | None]) -> str:
 
 
 def main() -> None:
-    """Print the table."""
     parser = peer_flags(__doc__.split("\n")[0], "1.7b")
     parser.add_argument("--requests", type=int, default=60, help="one after the other")
     given = parser.parse_args()

@@ -59,7 +59,6 @@ def assert_same_rows(together: NotedRows, alone: NotedRows) -> None:
 
 @contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """Compute with a number of threads in a block."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

@@ -76,8 +76,6 @@ SCENARIOS = {
 
 
 class RecordingDevice(SimulatedDevice):
-    """A simulated device that digests the plans that it is given."""
-
     def __init__(self, scenario: Scenario, clock: Clock) -> None:
         super().__init__(clock, scenario.num_slots, model=SLOW, cache=scenario.cache)
         self.codec = scenario.codec

@@ -97,7 +97,6 @@ def streams_of(found: Capacity) -> float:
 
 
 def main() -> None:
-    """Print all tables."""
     tables = (_totals((10_000, 1_000_000)), _front_ends(), _apart())
     for line in chain.from_iterable((*table, "") for table in tables):
         sys.stdout.write(f"{line}\n")

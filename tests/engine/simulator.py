@@ -170,7 +170,6 @@ class SimulatedDevice:
         return SimulatedStep(self._clock, self._free_s, output)
 
     def audio_of(self, chunk: CodecChunk) -> Samples:
-        """Return what the codec makes of a chunk."""
         return self._silence[: 2 * chunk.num_frames]
 
     def close(self) -> None:
@@ -205,8 +204,6 @@ class Listener:
 
 @dataclass(slots=True)
 class Simulation:
-    """One run; see `simulate`."""
-
     core: EngineCore
     clock: Clock
     traffic: Traffic

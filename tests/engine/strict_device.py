@@ -241,7 +241,6 @@ def prompt(
     keyed: bool = True,
     num_common: int = 0,
 ) -> Prompt:
-    """Return a prompt for the strict device."""
     return Prompt(
         data=words,
         num_tokens=4,

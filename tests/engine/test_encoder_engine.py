@@ -65,7 +65,6 @@ async def held(encoder: Gated, engine: EncoderEngine) -> "asyncio.Task[Latents]"
 
 
 async def begun(engine: EncoderEngine, *numbers: int) -> list["asyncio.Task[Latents]"]:
-    """Return tasks that wait for a batch."""
     tasks = [asyncio.create_task(engine.encode(each)) for each in numbers]
     await asyncio.sleep(0)
     return tasks

@@ -31,7 +31,6 @@ def run(scheduler: Scheduler, device: StrictDevice, num_steps: int) -> Sequence[
 def resumed(
     name: str, num_made: int, num_frames: int, buffered_s: float | None = None
 ) -> EngineRequest:
-    """Return a request that was begun elsewhere."""
     request = EngineRequest(name, strict_prompt(Words(name, (), num_frames)), returns_frames=True)
     request.resume([frame_value(name, number) for number in range(num_made)], buffered_s)
     return request

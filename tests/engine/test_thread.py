@@ -13,8 +13,6 @@ from antiphon.telemetry.stage_status import EngineStats, Publish, StageStatus
 
 
 class FakeEngine(ThreadedEngine):
-    """Engine that does what the test wants."""
-
     def __init__(
         self,
         work: Callable[[], None] = lambda: None,

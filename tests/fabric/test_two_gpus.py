@@ -43,7 +43,6 @@ def used() -> list[int]:
 async def served(
     path: Path, placement: str, make: Callable[[ServedModels], Any], **flags: Any
 ) -> tuple[list[bool], Any]:
-    """Return which of two GPUs a placement uses, and what ``make`` makes with the models."""
     before = used()
     given = {"model.source": str(path), "model.deterministic": True, "model.max_slots": 8}
     settings = resolved(load_settings({**given, "server.placement": (placement,), **flags}))

@@ -43,7 +43,6 @@ class RandomTensor:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def values(self, name: str, seed: int) -> NDArray[np.float32]:
-        """Return the values for a name and a seed, in the tensor's shape."""
         values = random_values(name, self.shape, self.std, seed) + np.float32(self.mean)
         for row, gain in self.row_gains.items():
             values[row] *= np.float32(gain)
@@ -65,7 +64,6 @@ class RandomPart:
 
 
 def write_parts(parts: Sequence[RandomPart], progress: Progress | None) -> None:
-    """Write the files of all parts."""
     written = counted(progress, sum(num_bytes(part.tensors, part.dtype) for part in parts))
     for part in parts:
         write_sharded(
@@ -75,7 +73,6 @@ def write_parts(parts: Sequence[RandomPart], progress: Progress | None) -> None:
 
 
 def report_files(path: Path, progress: Progress | None) -> None:
-    """Report all files of a directory as written."""
     if progress is not None:
         total = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         progress(total, total)
@@ -131,7 +128,6 @@ def write_safetensors(
     dtype: Dtype,
     written: Written | None = None,
 ) -> None:
-    """Write one file."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, tensor in tensors.items():
@@ -150,12 +146,10 @@ def write_safetensors(
 
 
 def num_bytes(tensors: Mapping[str, RandomTensor], dtype: Dtype) -> int:
-    """Return the size of the tensors in a file."""
     return sum(tensor.num_values for tensor in tensors.values()) * _BYTES[dtype]
 
 
 def encoded_values(values: NDArray[np.float32], dtype: Dtype) -> bytes:
-    """Return values as the bytes of a safetensors file."""
     if dtype == "float32":
         return values.astype("<f4", copy=False).tobytes()
     words = values.view(np.uint32)

@@ -26,7 +26,6 @@ def findings() -> dict[str, Finding]:
 
 
 def failed(monkeypatch: pytest.MonkeyPatch, *checks: str) -> set[str]:
-    """Return which of these checks fail."""
     chosen = {name: in_process._CHECKS[name] for name in checks}
     monkeypatch.setattr(in_process, "_CHECKS", chosen)
     return {name for name, each in findings().items() if not each.is_met} & {*checks}

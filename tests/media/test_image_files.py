@@ -15,7 +15,6 @@ from tests.videos import png
 
 @on_a_loop
 async def load(source: str | bytes, *, keeps_alpha: bool = False) -> Pixels:
-    """Return an image."""
     references = ReferenceLoader(ReferenceSettings())
     files = ImageFiles(references)
     try:

@@ -11,8 +11,6 @@ TYPES = (torch.bool, torch.int32, torch.int64, torch.float32)
 
 
 class ManyWrites:
-    """Writes of one seed."""
-
     def __init__(
         self, device: torch.device, seed: int, writer: RowWriter | None = None, num_writes: int = 40
     ) -> None:

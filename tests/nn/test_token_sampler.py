@@ -41,7 +41,6 @@ def sampler_of(
 def draw(
     sampler: TokenSampler, logits: Tensor, slots: list[int], frames: list[int], seed: int = 3
 ) -> list[int]:
-    """Draw a token for each row of ``logits``."""
     seeds = torch.tensor([seed_words(seed)] * len(slots))
     draws = (seeds, torch.tensor(frames))
     tokens, scores = sampler.sample(logits, torch.tensor(slots), draws, sampler.reach(slots))

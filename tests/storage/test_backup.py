@@ -22,8 +22,6 @@ from antiphon.voices.store import NewVoice, VoiceStore
 
 
 class Folder:
-    """A data folder, with all that looks into it."""
-
     def __init__(self, path: Path) -> None:
         self.places = DataPlaces(path, BlobStore(path / "blobs"), BlobStore(path / "media"))
         self.database = VoiceDatabase(path)

@@ -162,7 +162,6 @@ class Page:
 
 
 def start_browser(browser: Path, driver: Path, profile: Path, downloads: Path) -> Page:
-    """Start a browser with an empty profile."""
     options = webdriver.ChromeOptions()
     options.binary_location = str(browser)
     for flag in (*FLAGS, f"--user-data-dir={profile}"):

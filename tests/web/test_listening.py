@@ -35,7 +35,6 @@ def without_server(page: Page) -> Generator[None, None, None]:
 
 
 def speak(page: Page, text: str) -> int:
-    """Speak a text to its end; return its seed."""
     page.speak(text)
     page.wait_for("finished", "broken", "failed")
     assert page.state == "finished"

@@ -86,8 +86,6 @@ class Span(trace.NonRecordingSpan):
 
 
 class Tracer(trace.Tracer):
-    """Keeps all spans."""
-
     def __init__(self) -> None:
         self.spans: list[Span] = []
 

@@ -295,7 +295,6 @@ def test_no_busy_connection_is_ever_cut(steps: list[tuple[int, str]]) -> None:
 
 
 def noting(cut: set[int], number: int) -> Cut:
-    """Return what notes that this connection was cut."""
     return lambda reason: cut.add(number)
 
 

@@ -14,8 +14,6 @@ NUM = 40
 
 
 class Counting(asyncio.Protocol):
-    """Counts the connections of one listener."""
-
     def __init__(self, count: Callable[[], None]) -> None:
         self._count = count
 

@@ -33,7 +33,6 @@ class RecordedLoad:
 def build_recorded_stage(
     specs: Sequence[StageSpec], context: LoadContext, publish: Publish
 ) -> RefusingStage:
-    """Record the context, and load nothing."""
     load = RecordedLoad(
         "+".join(spec.name for spec in specs),
         context.device,

@@ -46,7 +46,6 @@ class HeapStage(RefusingStage):
 def build_heap_stage(
     specs: Sequence[StageSpec], context: LoadContext, publish: Publish
 ) -> HeapStage:
-    """Build one, for any model."""
     return HeapStage(0.0)
 
 

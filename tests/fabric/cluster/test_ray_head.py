@@ -111,7 +111,6 @@ def spoken(client: httpx.Client, seed: int, is_back: threading.Event | None = No
 
 
 def replica_processes() -> list[int]:
-    """Return the ids of the processes of all replicas."""
     names = [
         each["name"]
         for each in ray.util.list_named_actors(all_namespaces=True)

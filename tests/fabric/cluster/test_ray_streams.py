@@ -143,7 +143,6 @@ async def connected_to(fabric: ReplicaFabric, handle: StageHandle, number: int) 
 
 
 async def ping(replica: Replica, namespace: str) -> tuple[str, int]:
-    """Return the node and the process of a replica."""
     actor = ray.get_actor(replica.id.rpartition("/")[0], namespace=namespace)
     found: tuple[str, int] = await actor.ping.remote()
     return found

@@ -24,8 +24,6 @@ HOSTING = Hosting((SPEC,), LoadContext(), Placement())
 
 
 class NoLauncher:
-    """Starts nothing."""
-
     async def wait_until_reachable(self) -> None:
         """Return at once."""
 

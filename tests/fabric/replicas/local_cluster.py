@@ -42,8 +42,6 @@ class Process:
 
 @dataclass(slots=True)
 class HostedReplicas:
-    """The replicas of one stage."""
-
     processes: dict[str, Process] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 

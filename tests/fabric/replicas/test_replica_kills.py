@@ -55,7 +55,6 @@ class Killer:
         self._cluster.kill(place.group.stage_id, place.link.replica.id)
 
     def kill_any(self, random: Random) -> None:
-        """Kill a replica of any stage."""
         stage_id = random.choice(sorted(self._cluster.hosted))
         if replicas := sorted(self._cluster.hosted[stage_id].processes):
             self._cluster.kill(stage_id, random.choice(replicas))
@@ -162,7 +161,6 @@ async def test_whole_requests_survive_with_all_their_segments(tmp_path: Path) ->
 
 
 def engine_of(cluster: InProcessCluster, replica: str) -> Any:
-    """Return the engine of a replica that has one stage."""
     [hosted] = cluster.hosted.values()
     [stage] = hosted.processes[replica].stages._stages.values()
     assert isinstance(stage, EngineStage)

@@ -61,7 +61,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def all_of(stream: AsyncGenerator[StageItem, None]) -> tuple[bytes, StageItem]:
-    """Return the bytes of all samples, and the last item."""
     *chunks, last = [item async for item in stream]
     audio = [chunk.samples for chunk in chunks if isinstance(chunk, AudioChunk)]
     return np.concatenate(audio).tobytes(), last

@@ -14,7 +14,6 @@ from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
 def write_weights(path: Path, making: Whole) -> None:
-    """Write weights by the configuration in a directory."""
     layout = layout_of(load_config(path))
     tensors = {name: _tensor(name, shape) for name, shape in layout.items()}
     if has_voice(path):

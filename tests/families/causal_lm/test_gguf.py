@@ -30,7 +30,6 @@ TEXT = "<|im_start|>user\nÜber 12 \N{SLIGHTLY SMILING FACE}<|im_end|>"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache of huggingface_hub."""
     folder = tmp_path / "cache"
     monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", folder)
     return folder

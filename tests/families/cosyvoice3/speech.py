@@ -102,7 +102,6 @@ def voice(num_tokens: int, seed: int = 0) -> dict[str, NDArray[Any]]:
 
 
 def store_of(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a store in which all tokens have a place of their own."""
     return np.resize(tokens, (1, 1000))[:, :, None].repeat(2, axis=0)
 
 

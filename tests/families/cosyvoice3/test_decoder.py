@@ -122,7 +122,6 @@ def test_streams_in_one_batch_are_each_alone(
 def test_a_last_pass_may_be_wider_than_what_is_left(
     decoder: CosyVoice3Decoder, batched: CosyVoice3Decoder, num_tokens: int
 ) -> None:
-    """As it is in a CUDA graph."""
     wanted = audio_of(decoder, num_tokens, voice(5))
     found = audio_of(batched, num_tokens, voice(5))
     np.testing.assert_allclose(found, wanted, atol=1e-3 * wanted.std())

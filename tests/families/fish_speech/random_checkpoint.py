@@ -102,7 +102,6 @@ def encoder_in(path: Path) -> DacEncoder:
 
 
 def codec_tensor(name: str, shape: Shape, seed: int) -> Tensor:
-    """Return a tensor of a random codec, in float32."""
     return _values(name, _tensor(name, shape), seed)
 
 

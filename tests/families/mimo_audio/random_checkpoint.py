@@ -17,7 +17,6 @@ from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
 def write_weights(path: Path, making: Whole) -> None:
-    """Write weights by the configuration in a directory."""
     config, beside = load_config(path), path / TOKENIZER_NAME
     main = {name: _tensor(name, shape) for name, shape in layout_of(config).items()}
     layout = tokenizer_layout_of(load_tokenizer_config(beside, config))
@@ -56,7 +55,6 @@ def _tensor(name: str, shape: Shape) -> RandomTensor:
 
 
 def _audio_tensor(name: str, shape: Shape) -> RandomTensor:
-    """Return a tensor of the audio tokenizer."""
     if "norm" in name:
         return RandomTensor(shape, 0.1, 0.0 if name.endswith("bias") else 1.0)
     if name.endswith("window"):

@@ -27,7 +27,6 @@ def make_all_audio(path: Path) -> None:
 def prompt_of(
     checkpoint: Path, text: str, sampling: Sampling = GREEDY, seed: int = 1, **more: Any
 ) -> Prompt:
-    """Return a prompt of plain text."""
     config = load_config(checkpoint)
     ids = load_text_tokenizer(checkpoint, config.vocab_size).encode([text])
     return Prompt(

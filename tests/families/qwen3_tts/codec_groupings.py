@@ -43,7 +43,6 @@ class Streams:
         self._state = decoder.open(len(codes))
 
     def decode(self, rng: np.random.Generator, *, largest_chunk: int) -> dict[int, Samples]:
-        """Decode some streams to their ends; return the samples of each."""
         num_streams = len(self._codes)
         slots = rng.permutation(num_streams)[: rng.integers(1, num_streams + 1)]
         streams = rng.permutation(num_streams)[: len(slots)]

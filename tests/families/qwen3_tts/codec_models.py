@@ -25,7 +25,6 @@ MAIN_SEED, CODEC_SEED = 0, 1
 
 @cache
 def tiny_config() -> Qwen3TTSConfig:
-    """Return the configuration of the checkpoint that was recorded."""
     with TemporaryDirectory() as directory:
         make_full_checkpoint(Path(directory), size="tiny", task="base")
         return load_config(Path(directory))
@@ -54,7 +53,6 @@ def codec_weights(config_of: Any) -> dict[str, Tensor]:
 
 @cache
 def speaker_weights() -> dict[str, Tensor]:
-    """Return the speaker encoder's tensors."""
     config = tiny_config()
     layout = main_layout(config).items()
     own = {name: shape for name, shape in layout if name.startswith("speaker_encoder.")}

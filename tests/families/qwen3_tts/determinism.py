@@ -151,7 +151,6 @@ class Machine:
         self._core: EngineCore | None = None
 
     def make(self, history: History) -> Made:
-        """Make the requests in one history."""
         prompts = self.prompts[: history.only]
         runner, notes = self._runner(is_scarce=history.is_scarce)
         with torch.inference_mode():
@@ -187,7 +186,6 @@ class Machine:
         return Made(notes.hashes[:, 1:].cpu().numpy(), samples, num_preempted)
 
     def close(self) -> None:
-        """Free the models."""
         for runner in self._runners.values():
             runner.close()
 

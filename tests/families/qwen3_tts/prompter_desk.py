@@ -34,8 +34,6 @@ RECORDING = np.zeros(4, np.float32)
 
 
 class Desk:
-    """A prompter with shorthands."""
-
     def __init__(self, path: Path) -> None:
         self.config: Qwen3TTSConfig = load_config(path)
         self.prompter = Qwen3TTSPrompter(LoadContext(path))

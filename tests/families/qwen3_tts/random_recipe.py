@@ -51,7 +51,6 @@ _CODEBOOK = re.compile(r"encoder\.quantizer\.(\w+?)_residual.*\.layers\.(\d+)\.c
 
 
 def recipe(layout: Layout, config: Qwen3TTSConfig) -> dict[str, RandomTensor]:
-    """Return the random distribution of each tensor of a layout."""
     tensors = {name: _tensor(name, shape) for name, shape in layout.items()}
     summed_std = _SUMMED_STD * math.sqrt(_SUMMED_OF / (config.talker.num_groups - 1))
     for name in filter(_SUMMED.fullmatch, tensors):

@@ -24,7 +24,6 @@ DEADLINE_S = 60
 def made(
     checkpoint: Callable[[Size, CheckpointTask], Path], tmp_path: Path
 ) -> Callable[[CheckpointTask], Path]:
-    """Return a copy of a checkpoint, to be spoiled."""
 
     def copy(task: CheckpointTask) -> Path:
         return copytree(checkpoint("tiny", task), tmp_path / "made")

@@ -65,7 +65,6 @@ def codec() -> GraphDecoder:
 
 @cache
 def frames() -> Tensor:
-    """Return frames of each slot, ``[NUM_SLOTS, NUM_FRAMES, 16]``."""
     random = np.random.Generator(np.random.PCG64(3))
     return torch.from_numpy(random.integers(0, 32, (NUM_SLOTS, NUM_FRAMES, 16))).to(DEVICE)
 

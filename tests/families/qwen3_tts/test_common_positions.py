@@ -69,8 +69,6 @@ LAYOUTS: dict[str, tuple[CheckpointTask, dict[str, Any]]] = {
 
 @dataclass(slots=True)
 class Checkpoint:
-    """A checkpoint that speaks."""
-
     prompter: Qwen3TTSPrompter
     runner: Qwen3TTSRunner
 

@@ -48,7 +48,6 @@ def blocks(section: str, language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a recording."""
     samples = (reference_audio("short") * 32767).astype("<i2")
     with wave.open(str(tmp_path / "recording.wav"), "wb") as file:
         file.setnchannels(1)

@@ -28,8 +28,6 @@ CROWD_FRAMES = 14
 
 
 class Loaded:
-    """A checkpoint with a runner."""
-
     def __init__(self, path: Path, **more: bool) -> None:
         self.config: Qwen3TTSConfig = load_config(path)
         context = LoadContext(path, "cpu", "float32", NUM_SLOTS, CACHE_BYTES)

@@ -102,7 +102,6 @@ def test_an_edit_is_that_of_diffusers(
 def test_images_that_are_modulated_as_free_of_noise_are_so_here_too(
     drawing_checkpoint: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """As in Qwen-Image-Edit-2511."""
     path = Path(shutil.copytree(drawing_checkpoint("qwen_image", "edit_plus"), tmp_path / "copied"))
     asked = request(image(48, 80, 0))
     without = Stages("qwen_image", path).draw(asked, 7)

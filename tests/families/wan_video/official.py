@@ -34,7 +34,6 @@ def small_request(layout: str, **more: Any) -> VideoRequest:
 
 
 def official_pipeline(path: Path, request: VideoRequest) -> Any:
-    """Return diffusers' pipeline as a request wants it."""
     from diffusers import WanImageToVideoPipeline, WanPipeline
 
     from antiphon.families.wan_video.config import load_config

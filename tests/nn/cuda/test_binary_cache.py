@@ -14,8 +14,6 @@ SOURCE = 'extern "C" __global__ void nothing(int* x) { *x = NUMBER; }'
 
 
 class Compiler:
-    """Counts its calls."""
-
     def __init__(self) -> None:
         self.num_calls = 0
 

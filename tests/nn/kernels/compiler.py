@@ -98,7 +98,6 @@ class Launch:
         return str((self.signature, self.constants, self.options))
 
     def compiled(self, capability: int) -> Any:
-        """Compile it for a card of a compute capability."""
         source = ASTSource(
             self.kernel, self.signature, constexprs=self.constants, attrs=self.attributes
         )
@@ -153,7 +152,6 @@ class Compiler:
 
     @property
     def names(self) -> set[str]:
-        """Of all kernels so far."""
         return {name for name, _ in self.shared_bytes}
 
     def too_large(self) -> list[str]:

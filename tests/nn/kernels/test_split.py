@@ -65,7 +65,6 @@ def assert_snaked(actual: Tensor, x: Tensor, snake: Snake) -> None:
 
 
 def conv_of(num_taps: int, num_in: int, num_out: int, dilation: int) -> tuple[ConvWeights, Tensor]:
-    """Return a convolution in parts, and its weight."""
     weight = random(num_taps * num_in, num_out, seed=1) * (num_taps * num_in) ** -0.5
     high, rest = split(weight)
     conv = ConvWeights(high, random(num_out, seed=2), num_taps, dilation, OFFSET, rest)

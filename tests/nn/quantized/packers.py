@@ -18,7 +18,6 @@ _AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # the output in each four bits of a word
 
 
 def parted(values: Tensor, size: int) -> Tensor:
-    """Return the last dimension in parts of a size."""
     return values.reshape(*values.shape[:-1], -1, size)
 
 
@@ -109,7 +108,6 @@ def block_fp8(weight: Tensor, block: tuple[int, int] = (64, 48)) -> Parts:
 
 
 def write(folder: Path, tensors: Mapping[str, Tensor], config: dict[str, Any] | None) -> Path:
-    """Write tensors and the configuration of their quantization."""
     folder.mkdir(exist_ok=True)
     whole = {name: each.contiguous() for name, each in tensors.items()}
     save_file(whole, folder / "model.safetensors")

@@ -42,7 +42,6 @@ async def on_images() -> AsyncGenerator[Images, None]:
 
 
 async def drawn(stream: AsyncGenerator[ImageItem, None]) -> tuple[Image, Ended]:
-    """Return the final image and the end of a stream."""
     async with aclosing(stream) as items:
         *_, image, ended = [item async for item in items]
     assert isinstance(image, Image)

@@ -10,6 +10,5 @@ from tests.speeches import loaded
 
 @pytest.fixture(scope="module")
 async def toy() -> AsyncGenerator[Speech, None]:
-    """The toy family."""
     async with loaded("toy") as speech:
         yield speech

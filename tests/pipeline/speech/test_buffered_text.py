@@ -13,8 +13,6 @@ TURNS = 4 * MOST_AHEAD
 
 
 class Counter:
-    """Counts from 1."""
-
     def __init__(self, num_items: int) -> None:
         self.num_pulled = 0
         self.is_closed = False

@@ -18,7 +18,6 @@ def networks(speaking: Path) -> tuple[FlowModel, OmniVocoder]:
 
 
 def window_of(codes: Any, noise: Any) -> FlowWindow:
-    """Return all of a stream."""
     length = torch.tensor([noise.shape[1]])
     return FlowWindow(noise, codes, torch.zeros(1, dtype=torch.int64), length, torch.tensor([1]))
 

@@ -23,12 +23,10 @@ def reference() -> tuple[NDArray[np.int64], Numbers, Numbers]:
 
 
 def speech_tokens() -> NDArray[np.int64]:
-    """Return tokens of speech."""
     return np.random.default_rng(2).integers(0, 6561, NUM_TOKENS)
 
 
 def vocoder_mel() -> Numbers:
-    """Return mel frames, ``[VOCODER_FRAMES, 80]``."""
     return np.random.default_rng(3).standard_normal((VOCODER_FRAMES, 80), np.float32)
 
 

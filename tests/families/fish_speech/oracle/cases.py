@@ -87,7 +87,6 @@ def interleaved(path: Path, case: Spoken) -> NDArray[np.int64]:
 
 
 def codes() -> NDArray[np.int64]:
-    """Return frames for the codec."""
     random = np.random.Generator(np.random.PCG64(11))
     return random.integers(0, NUM_CODES, (NUM_CODEC_FRAMES, NUM_CODEBOOKS))
 

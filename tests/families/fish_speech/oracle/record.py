@@ -36,7 +36,6 @@ _LARGEST_MASK = 8192
 
 
 def main(clone: Path, packages: Path) -> None:
-    """Write the fixtures."""
     sys.path[:0] = [str(clone), str(packages)]
     _stand_in_for_audiotools(packages)
     torch.set_num_threads(1)

@@ -60,7 +60,6 @@ def random_mels(num_mels: int) -> Any:
 
 
 def random_codes(sizes: tuple[int, ...], count: int) -> Any:
-    """Return codes, int64 ``[count, 8]``."""
     generator = np.random.default_rng(count)
     return np.stack([generator.integers(0, size, count) for size in sizes], axis=1)
 
@@ -103,7 +102,6 @@ def _decode(official: Any, sizes: tuple[int, ...], count: int) -> dict[str, Any]
 
 
 def main() -> None:
-    """Write the fixture."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory)
         make_checkpoint(path, seed=SEED)

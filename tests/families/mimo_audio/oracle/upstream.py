@@ -80,7 +80,6 @@ def attend(
 
 
 def load_tokenizer(audio: Any, path: Path) -> Any:
-    """Load the official audio tokenizer from its directory."""
     values = json.loads((path / "config.json").read_text())
     config = audio.MiMoAudioTokenizerConfig(**values)
     model = audio.MiMoAudioTokenizer(config).eval().float()

@@ -268,7 +268,6 @@ def reference_audio(name: str) -> NDArray[np.float32]:
 
 
 def _triangle(time: NDArray[np.int64], period: int) -> NDArray[np.int64]:
-    """Return a triangle wave between -16384 and 16384."""
     turns = (time % period) * 65_536 // period
     return np.abs(turns - 32_768) - 16_384
 

@@ -29,7 +29,6 @@ FULL_SIZES: dict[Size, str] = {"0.6b": "custom_voice", "1.7b": "base"}
 
 
 def refresh(oracle: Path) -> None:
-    """Write all fixtures."""
     with TemporaryDirectory() as folder:
         _record_speech(oracle, Path(folder))
     with TemporaryDirectory() as folder:

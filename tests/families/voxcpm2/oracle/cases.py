@@ -51,10 +51,8 @@ def recording(seed: int, duration_s: float) -> Samples:
 
 
 def reference() -> Samples:
-    """Return the voice."""
     return recording(1, 0.33)
 
 
 def continued() -> Samples:
-    """Return what is continued."""
     return recording(2, 0.21)

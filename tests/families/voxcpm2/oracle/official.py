@@ -63,7 +63,6 @@ def official_module() -> Any:
 
 
 def load_official(checkpoint: Path) -> Any:
-    """Return the official model of a checkpoint, on the CPU."""
     model = official_module().VoxCPM2Model
     return model.from_local(str(checkpoint), optimize=False, device="cpu")
 
