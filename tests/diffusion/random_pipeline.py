@@ -8,10 +8,10 @@ their tensors are all that is read of them, so that large checkpoints need littl
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,9 @@ from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
-from antiphon.errors import ModelLoadError
-from antiphon.nn.random_weights import Dtype, check_arguments
+from antiphon.nn.random_weights import Dtype
 from antiphon.nn.safetensors_index import Shape
-from tests.families.random_files import RandomTensor, counted, num_bytes, write_sharded
+from tests.families.random_files import RandomTensor, write_tensors
 from tests.families.whole_checkpoints import Whole
 
 _BIAS_STD = 0.02
@@ -59,19 +58,13 @@ def write_pipeline(
     seed: int = 0,
     dtype: Dtype = "float32",
     shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Write a checkpoint's directory; files of an existing one are replaced one by one.
-
-    Raises:
-        ModelLoadError: ``dtype`` is none, or there are fewer tensors than shards.
-    """
-    check_arguments(dtype=(dtype, get_args(Dtype)))
+    """Write a checkpoint's directory; files of an existing one are replaced one by one."""
     path.mkdir(parents=True, exist_ok=True)
     _write_index(path, pipeline)
     for name, other in pipeline.others.items():
         other.save_pretrained(str(path / name))
-    making = Whole(seed=seed, dtype=dtype, shards=shards, progress=progress)
+    making = Whole(seed=seed, dtype=dtype, shards=shards)
     write_networks(path, pipeline.networks, making, pipeline.weights)
 
 
@@ -97,32 +90,23 @@ def write_networks(
     weights: Mapping[str, tuple[float, float]],
 ) -> None:
     """Write configurations and weights of networks; arguments as for `write_weights`."""
-    seed, dtype, shards = making.seed, making.dtype, making.shards
-    tensors = {name: _random_tensors(network, weights) for name, network in networks.items()}
-    sizes = {name: num_bytes(each, dtype) for name, each in tensors.items()}
-    largest = max(sizes, key=lambda name: sizes[name])
-    if not 1 <= shards <= len(tensors[largest]):
-        raise ModelLoadError(
-            f"{len(tensors[largest])} tensors cannot be spread over {shards} files."
-        )
-    written = counted(making.progress, sum(sizes.values()))
+    largest = max(networks, key=lambda name: sum(x.numel() for x in networks[name].parameters()))
     for name, network in networks.items():
         folder = path / name
         folder.mkdir(exist_ok=True)
         is_transformers = isinstance(network, PreTrainedModel)
         if isinstance(network, PreTrainedModel):
             network.config.architectures = [type(network).__name__]
-            network.config.dtype = dtype
+            network.config.dtype = making.dtype
             network.config.save_pretrained(str(folder))
         else:
             network.save_config(str(folder))  # type: ignore[operator]
-        write_sharded(
+        write_tensors(
             folder,
-            tensors[name],
-            seed_of(name, seed),
-            dtype,
-            shards if name == largest else 1,
-            written,
+            _random_tensors(network, weights),
+            seed_of(name, making.seed),
+            making.dtype,
+            shards=making.shards if name == largest else 1,
             stem="model" if is_transformers else "diffusion_pytorch_model",
         )
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.families.random_files import RandomTensor, num_bytes, write_safetensors, write_sharded
+from antiphon.nn.random_weights import Dtype
+from tests.families.random_files import RandomTensor, write_tensors
 
 TENSORS = {
     "a.weight": RandomTensor((33, 5), std=0.5),
@@ -26,36 +26,16 @@ def test_rows_are_scaled_and_moved() -> None:
     assert edited.tolist() == plain.tolist()
 
 
-def test_written_bytes_are_reported(tmp_path: Path) -> None:
-    written: list[int] = []
-    write_safetensors(tmp_path / "f.safetensors", TENSORS, 5, "bfloat16", written.append)
-    assert sum(written) == num_bytes(TENSORS, "bfloat16")
-
-
-def test_a_file_holds_what_was_made(tmp_path: Path) -> None:
-    write_safetensors(tmp_path / "f.safetensors", TENSORS, 5, "float32")
-    stored = load_file(tmp_path / "f.safetensors")
-    assert stored.keys() == TENSORS.keys()
-    for name, tensor in TENSORS.items():
-        assert np.array_equal(stored[name].numpy(), tensor.values(name, 5))
-
-
-def test_bfloat16_is_rounded_to_nearest(tmp_path: Path) -> None:
-    write_safetensors(tmp_path / "f.safetensors", TENSORS, 5, "bfloat16")
-    stored = load_file(tmp_path / "f.safetensors")
-    for name, tensor in TENSORS.items():
-        exact = torch.from_numpy(tensor.values(name, 5))
-        assert torch.equal(stored[name], exact.to(torch.bfloat16))
-
-
-@pytest.mark.parametrize("num_shards", [1, 2, 3, 5])
-def test_shards_hold_the_same_tensors(tmp_path: Path, num_shards: int) -> None:
-    write_sharded(tmp_path, TENSORS, 5, "float32", num_shards=4)
-    write_sharded(tmp_path, TENSORS, 5, "float32", num_shards)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shards", [1, 2, 3, 5])
+def test_files_hold_what_was_drawn(tmp_path: Path, shards: int, dtype: Dtype) -> None:
+    write_tensors(tmp_path, TENSORS, 5, "float32", shards=4)
+    write_tensors(tmp_path, TENSORS, 5, dtype, shards=shards)
     files = list(tmp_path.glob("*.safetensors"))
-    assert len(files) == num_shards, "what was there before is gone"
-    assert (tmp_path / "model.safetensors.index.json").exists() == (num_shards > 1)
+    assert len(files) == shards, "what was there before is gone"
+    assert (tmp_path / "model.safetensors.index.json").exists() == (shards > 1)
     stored = {name: tensor for file in files for name, tensor in load_file(file).items()}
     assert sum(len(load_file(file)) for file in files) == len(TENSORS)
     for name, tensor in TENSORS.items():
-        assert np.array_equal(stored[name].numpy(), tensor.values(name, 5))
+        exact = torch.from_numpy(tensor.values(name, 5))
+        assert torch.equal(stored[name], exact.to(getattr(torch, dtype)))

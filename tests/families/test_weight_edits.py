@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from antiphon.nn.random_weights import Dtype
-from tests.families.random_files import RandomTensor, write_sharded
+from tests.families.random_files import RandomTensor, write_tensors
 from tests.families.weight_edits import write_rows
 
 TENSORS = {
@@ -30,7 +30,7 @@ def tensors_of(directory: Path) -> dict[str, torch.Tensor]:
 def test_rows_are_overwritten_and_nothing_else(
     dtype: Dtype, num_shards: int, tmp_path: Path
 ) -> None:
-    write_sharded(tmp_path, TENSORS, 0, dtype, num_shards)
+    write_tensors(tmp_path, TENSORS, 0, dtype, shards=num_shards)
     wanted = tensors_of(tmp_path)
     row = np.array([1.0, -2.0, 0.5, 0.0, 8.0], np.float32)
     number, block = np.full(1, 3.0, np.float32), np.full(4, -1.5, np.float32)
@@ -46,6 +46,6 @@ def test_rows_are_overwritten_and_nothing_else(
 
 
 def test_a_tensor_that_is_nowhere_is_told(tmp_path: Path) -> None:
-    write_sharded(tmp_path, TENSORS, 0, "float32", 2)
+    write_tensors(tmp_path, TENSORS, 0, "float32", shards=2)
     with pytest.raises(KeyError, match=r"d\.weight"):
         write_rows(tmp_path, {"a.weight": {}, "d.weight": {}})

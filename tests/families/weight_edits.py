@@ -1,48 +1,34 @@
 """Edits of weight rows in files of random checkpoints."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.random_weights import Dtype
 from antiphon.nn.safetensors_index import tensor_files
-from tests.families.random_files import encoded_values
 
 Rows: TypeAlias = Mapping[str, Mapping[int, NDArray[np.float32]]]
 """New values of rows, flat, by tensor and index on the first axis."""
 
-_DTYPES: Mapping[str, Dtype] = {"F32": "float32", "BF16": "bfloat16"}
-_LENGTH_BYTES = 8
 _LEAN = 200.0
 """Magnitude far above the other numbers of a state before the last norm, in any size."""
 _HEAD_GAIN = 10.0
 
 
 def write_rows(directory: Path, rows: Rows) -> None:
-    """Overwrite rows in model.safetensors or its shards, in place.
-
-    Raises:
-        KeyError: a tensor is in none of the files.
-    """
+    """Overwrite rows in model.safetensors or its shards; raises KeyError if a tensor is nowhere."""
     missing = set(rows)
     for file in tensor_files(directory):
-        with file.open("r+b") as stream:
-            header_bytes = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
-            tensors = json.loads(stream.read(header_bytes))
-            for name in rows.keys() & tensors.keys():
-                tensor = tensors[name]
-                start, end = tensor["data_offsets"]
-                row_bytes = (end - start) // tensor["shape"][0]
-                for row, values in rows[name].items():
-                    encoded = encoded_values(values, _DTYPES[tensor["dtype"]])
-                    assert len(encoded) == row_bytes, name
-                    stream.seek(_LENGTH_BYTES + header_bytes + start + row * row_bytes)
-                    stream.write(encoded)
+        tensors = load_file(file)
+        for name in rows.keys() & tensors.keys():
+            for row, values in rows[name].items():
+                tensors[name][row] = torch.from_numpy(values).view_as(tensors[name][row])
+        save_file(tensors, file, {"format": "pt"})
         missing -= tensors.keys()
     if missing:
         raise KeyError(", ".join(sorted(missing)))

@@ -15,7 +15,6 @@ from antiphon.families.kit.random_checkpoint import (
     load_format_of,
 )
 from antiphon.families.registry import family
-from tests.families.random_files import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,6 @@ class Whole(Making):
 
     seed: int = 0
     shards: int = 1
-    progress: Progress | None = None
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from tests.engine import drive
 from tests.families.qwen3_tts.lm import GREEDY
 from tests.families.qwen3_tts.random_checkpoint import write_all_but_weights
 from tests.families.qwen3_tts.random_recipe import recipe
-from tests.families.random_files import RandomPart, write_parts
+from tests.families.random_files import write_tensors
 
 NUM_CODES = 64
 MAX_POSITIONS = 128
@@ -111,8 +111,7 @@ def write_codec(made: Path, codec: Path) -> None:
     write_json(made / "config.json", main)
     config = load_config(made)
     tensors = recipe(codec_layout(config), config)
-    weights = RandomPart(directory=made / CODEC_DIRECTORY, tensors=tensors, seed=1, dtype="float32")
-    write_parts([weights], None)
+    write_tensors(made / CODEC_DIRECTORY, tensors, 1, "float32")
     (made / CODEC_DIRECTORY).rename(codec)
 
 

@@ -9,7 +9,7 @@ from antiphon.families.causal_lm.omni.checkpoint import talker_layout, token2wav
 from antiphon.families.causal_lm.omni.config import OmniConfig, has_voice, load_omni_config
 from antiphon.families.causal_lm.sizes import make_checkpoint as without_weights
 from antiphon.nn.safetensors_index import Shape
-from tests.families.random_files import RandomPart, RandomTensor, write_parts
+from tests.families.random_files import RandomTensor, write_tensors
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
@@ -21,14 +21,7 @@ def write_weights(path: Path, making: Whole) -> None:
         spoken = talker_layout(config) | token2wav_layout(config)
         del spoken[f"{config.thinker}model.embed_tokens.weight"]  # part of the thinker
         tensors |= {name: _voice_tensor(name, shape, config) for name, shape in spoken.items()}
-    part = RandomPart(
-        directory=path,
-        tensors=tensors,
-        seed=making.seed,
-        dtype=making.dtype,
-        shards=making.shards,
-    )
-    write_parts([part], making.progress)
+    write_tensors(path, tensors, making.seed, making.dtype, shards=making.shards)
 
 
 make_checkpoint = WholeCheckpoints(without_weights, write_weights)

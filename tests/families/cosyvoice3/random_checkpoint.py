@@ -23,7 +23,7 @@ from antiphon.families.cosyvoice3.voice_encoder import SPEAKER_MELS, WHISPER_MEL
 from antiphon.families.cosyvoice3.voices import VOICES_FILE
 from antiphon.families.kit.formats.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
 from antiphon.nn.safetensors_index import Shape
-from tests.families.random_files import RandomTensor, report_files
+from tests.families.random_files import RandomTensor
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 TEMPLATE = Path(__file__).with_name("cosyvoice3.yaml")
@@ -48,7 +48,6 @@ def write_weights(path: Path, making: Whole) -> None:
     if making.task == "custom_voice":
         speaker = _tensor("speaker", RandomTensor((1, config.flow.speaker_size), 1.0), seed)
         torch.save({VOICE: {"embedding": speaker}}, path / VOICES_FILE)
-    report_files(path, making.progress)
 
 
 make_checkpoint = WholeCheckpoints(without_weights, write_weights)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from antiphon.contracts.config_file import ConfigSection
-from antiphon.errors import ModelLoadError
 from antiphon.families.fish_speech.checkpoint import (
     CODEC_FILE,
     PICKLED_FILE,
@@ -26,7 +25,7 @@ from antiphon.families.fish_speech.weights import DECODER, ENCODER, codec_sizes,
 from antiphon.families.kit.random_checkpoint import configs_of
 from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.safetensors_index import Shape
-from tests.families.random_files import RandomTensor, counted, num_bytes, write_sharded
+from tests.families.random_files import RandomTensor, write_tensors
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 TINY_CODEC = ConfigSection(
@@ -64,24 +63,18 @@ def write_weights(path: Path, making: Whole) -> None:
     S2 has safetensors files, S1 model.pth.
     """
     config, dtype = load_config(path), making.dtype
-    if config.layout is Layout.S1 and making.shards != 1:
-        raise ModelLoadError("S1's weights are one file.")
     main = {name: _tensor(name, shape) for name, shape in layout_of(config).items()}
     section = ConfigSection.read(path / "config.json").section("codec_config", {})
     layout = codec_layout(section.build(CodecSizes))
     codec = {name: _tensor(name, shape) for name, shape in layout.items()}
-    total = num_bytes(main, dtype) + num_bytes(codec, "float32")
-    written = counted(making.progress, total)
     if config.layout is Layout.S2:
         named = {s2_name(name): tensor for name, tensor in main.items()}
-        write_sharded(path, named, making.seed, dtype, making.shards, written)
+        write_tensors(path, named, making.seed, dtype, shards=making.shards)
     else:
         kind = torch.bfloat16 if dtype == "bfloat16" else torch.float32
         pickled = {name: _values(name, each, making.seed).to(kind) for name, each in main.items()}
         torch.save(pickled, path / PICKLED_FILE)
-        written(num_bytes(main, dtype))
     torch.save(dict(_codec_parts(codec, making.seed + _CODEC_SEED_OFFSET)), path / CODEC_FILE)
-    written(num_bytes(codec, "float32"))
 
 
 make_checkpoint = WholeCheckpoints(without_weights, write_weights)

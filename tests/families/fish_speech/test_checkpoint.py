@@ -200,8 +200,6 @@ def test_makers_arguments_are_checked(tmp_path: Path) -> None:
     for wrong in ({"size": "small"}, {"task": "s3"}, {"dtype": "int8"}, {"vocabulary": "full"}):
         with pytest.raises(ModelLoadError, match=r"There is no"):
             make_checkpoint(tmp_path, **wrong)
-    with pytest.raises(ModelLoadError, match="one file"):
-        make_checkpoint(tmp_path, task="s1", shards=2)
 
 
 def test_a_checkpoint_in_shards_of_another_type_is_the_same_model(tmp_path: Path) -> None:

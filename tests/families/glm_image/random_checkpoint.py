@@ -6,7 +6,7 @@ from antiphon.families.glm_image.checkpoint import prior_layout
 from antiphon.families.glm_image.config import PRIOR_DIRECTORY, load_config
 from antiphon.families.glm_image.sizes import make_checkpoint as without_weights
 from tests.diffusion.random_pipeline import random_tensors, seed_of, write_weights
-from tests.families.random_files import RandomPart, write_parts
+from tests.families.random_files import write_tensors
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
@@ -20,14 +20,8 @@ def make_prior(path: Path) -> None:
     Unlike other networks, the prior needs no diffusers.
     """
     without_weights(path)
-    making, layout = Whole(), prior_layout(load_config(path))
-    prior = RandomPart(
-        directory=path / PRIOR_DIRECTORY,
-        tensors=random_tensors(layout, _lively(path)),
-        seed=seed_of(PRIOR_DIRECTORY, making.seed),
-        dtype=making.dtype,
-    )
-    write_parts([prior], making.progress)
+    tensors = random_tensors(prior_layout(load_config(path)), _lively(path))
+    write_tensors(path / PRIOR_DIRECTORY, tensors, seed_of(PRIOR_DIRECTORY, 0), "float32")
 
 
 def _lively(path: Path) -> dict[str, tuple[float, float]]:

@@ -15,7 +15,6 @@ from antiphon.families.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE, load_c
 from antiphon.families.kokoro.model import KokoroModel
 from antiphon.families.kokoro.sizes import VOICES
 from antiphon.families.kokoro.sizes import make_checkpoint as without_weights
-from tests.families.random_files import report_files
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 _SHORT = -3.0  # of a sigmoid: a few frames a phoneme
@@ -37,7 +36,6 @@ def write_weights(path: Path, making: Whole) -> None:
     for voice in VOICES:
         drawn = _numbers(voice, (MAX_PHONEMES, 1, STYLE_SIZE), seed) * np.float32(0.2)
         torch.save(torch.from_numpy(drawn), path / "voices" / f"{voice}.pt")
-    report_files(path, making.progress)
 
 
 make_checkpoint = WholeCheckpoints(without_weights, write_weights)

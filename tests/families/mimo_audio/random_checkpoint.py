@@ -12,7 +12,7 @@ from antiphon.families.mimo_audio.config import (
 from antiphon.families.mimo_audio.sizes import SPECIAL_TOKENS
 from antiphon.families.mimo_audio.sizes import make_checkpoint as without_weights
 from antiphon.nn.safetensors_index import Shape
-from tests.families.random_files import RandomPart, RandomTensor, write_parts
+from tests.families.random_files import RandomTensor, write_tensors
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
@@ -21,12 +21,8 @@ def write_weights(path: Path, making: Whole) -> None:
     main = {name: _tensor(name, shape) for name, shape in layout_of(config).items()}
     layout = tokenizer_layout_of(load_tokenizer_config(beside, config))
     audio = {name: _audio_tensor(name, shape) for name, shape in layout.items()}
-    seed, dtype = making.seed, making.dtype
-    parts = [
-        RandomPart(directory=path, tensors=main, seed=seed, dtype=dtype, shards=making.shards),
-        RandomPart(directory=beside, tensors=audio, seed=seed, dtype=dtype),
-    ]
-    write_parts(parts, making.progress)
+    write_tensors(path, main, making.seed, making.dtype, shards=making.shards)
+    write_tensors(beside, audio, making.seed, making.dtype)
 
 
 make_checkpoint = WholeCheckpoints(without_weights, write_weights)

@@ -45,13 +45,11 @@ _CODEC = {
 @whole_checkpoints(sizes=SIZES, tasks=TASKS, dtypes=("float32",))
 def make_checkpoint(path: Path, making: Whole) -> None:
     """Write the directories of a model and its codec."""
-    num_bytes = write_repositories(path, seed=making.seed)
-    if making.progress is not None:
-        making.progress(num_bytes, num_bytes)
+    write_repositories(path, seed=making.seed)
 
 
-def write_repositories(path: Path, *, seed: int = 0, channels: int = 1) -> int:
-    """Write a model, with a codec of one or two channels below it; return the weights' bytes."""
+def write_repositories(path: Path, *, seed: int = 0, channels: int = 1) -> None:
+    """Write a model, with a codec of one or two channels below it."""
     random = np.random.default_rng(seed)
     codec = path / CODEC_DIRECTORY
     codec.mkdir(parents=True, exist_ok=True)
@@ -72,7 +70,6 @@ def write_repositories(path: Path, *, seed: int = 0, channels: int = 1) -> int:
     torch.save(model, path / "pytorch_model.bin")
     table = {"table.weight": _random(random, _CODES, channels * _SAMPLES_PER_FRAME) / 8}
     save_file(table, codec / "model-00001-of-00001.safetensors")
-    return sum(each.nbytes for each in (*model.values(), *table.values()))
 
 
 def _write_config(path: Path, config: dict[str, object]) -> None:

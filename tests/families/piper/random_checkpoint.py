@@ -27,15 +27,13 @@ _SYMBOLS = "_^$ !'(),-.:;?abcdefhijklmnopqrstuvwxyzæçðøħŋœɐɑɒɓɔəɚ�
 @whole_checkpoints(sizes=SIZES, tasks=TASKS, vocabularies=(), dtypes=("float32",))
 def make_checkpoint(path: Path, making: Whole) -> None:
     """Write a directory with one English voice."""
-    num_bytes = write_voice(path, "en_US-random-tiny", seed=making.seed)
-    if making.progress is not None:
-        making.progress(num_bytes, num_bytes)
+    write_voice(path, "en_US-random-tiny", seed=making.seed)
 
 
 def write_voice(
     directory: Path, name: str, *, seed: int = 0, num_speakers: int = 1, **changes: Any
-) -> int:
-    """Write one voice, and return its network's bytes.
+) -> None:
+    """Write one voice.
 
     ``changes`` are entries of the JSON file that replace or extend the default ones.
     """
@@ -55,11 +53,10 @@ def write_voice(
         "language": {"code": "en_US", "family": "en", "name_english": "English"},
         **changes,
     }
-    content = _network(np.random.default_rng(seed), num_speakers).encode()
-    (directory / f"{name}.onnx").write_bytes(content)
+    network = _network(np.random.default_rng(seed), num_speakers)
+    (directory / f"{name}.onnx").write_bytes(network.encode())
     text = json.dumps(config, ensure_ascii=False, indent=2)
     (directory / f"{name}.onnx.json").write_text(text, encoding="utf-8")
-    return len(content)
 
 
 def _network(random: np.random.Generator, num_speakers: int) -> OnnxGraph:

@@ -8,13 +8,12 @@ import re
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.sizes import make_checkpoint as without_weights
 from tests.families.qwen3_tts.random_recipe import recipe
-from tests.families.random_files import RandomPart, write_parts
+from tests.families.random_files import write_tensors
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 Size: TypeAlias = Literal["tiny", "tiny-0.6b", "0.6b", "1.7b"]
@@ -27,21 +26,9 @@ _NUM_GROUPS = re.compile(r'"(num_code_groups|num_quantizers|encoder_valid_num_qu
 def write_weights(path: Path, making: Whole) -> None:
     """Write weights by the configuration in a directory; the codec's are always float32."""
     config, seed = load_config(path), making.seed
-    main = recipe(main_layout(config), config)
-    if not 1 <= making.shards <= len(main):
-        raise ModelLoadError(f"{len(main)} tensors cannot be spread over {making.shards} files.")
-    parts = [
-        RandomPart(
-            directory=path, tensors=main, seed=seed, dtype=making.dtype, shards=making.shards
-        ),
-        RandomPart(
-            directory=path / CODEC_DIRECTORY,
-            tensors=recipe(codec_layout(config), config),
-            seed=seed + _CODEC_SEED_OFFSET,
-            dtype="float32",
-        ),
-    ]
-    write_parts(parts, making.progress)
+    main, codec = (recipe(layout(config), config) for layout in (main_layout, codec_layout))
+    write_tensors(path, main, seed, making.dtype, shards=making.shards)
+    write_tensors(path / CODEC_DIRECTORY, codec, seed + _CODEC_SEED_OFFSET, "float32")
 
 
 def without_most_groups(path: Path, **what: Any) -> None:

@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
@@ -68,11 +69,13 @@ def test_a_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert {file for file in first if first[file] != other[file]} == weights
 
 
-def test_bytes_stay_as_the_recorded_speech_needs_them(tmp_path: Path) -> None:
+def test_values_stay_as_the_recorded_speech_needs_them(tmp_path: Path) -> None:
     make_full_checkpoint(tmp_path, size="tiny", task="base")
-    found = digest(tmp_path)
-    assert found["model.safetensors"].startswith("617c66f54296bfeb")
-    assert found["speech_tokenizer/model.safetensors"].startswith("bcf7bf6f2c9b9314")
+    for folder, wanted in ((".", "b4bc6a4d1e3a28ac"), ("speech_tokenizer", "cea70cfe4db28085")):
+        found = hashlib.sha256()
+        for name, values in sorted(load_file(tmp_path / folder / "model.safetensors").items()):
+            found.update(name.encode() + values.tobytes())
+        assert found.hexdigest().startswith(wanted)
 
 
 def test_sizes_share_the_codec(checkpoint: Callable[[Size, CheckpointTask], Path]) -> None:
@@ -86,11 +89,6 @@ def test_unknown_arguments_are_named(tmp_path: Path, argument: str) -> None:
     arguments: dict[str, str] = {"size": "tiny", "task": "base", argument: "nonsense"}
     with pytest.raises(ModelLoadError, match=f"{argument} 'nonsense'"):
         make_full_checkpoint(tmp_path, **arguments)
-
-
-def test_more_files_than_tensors_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelLoadError, match="cannot be spread over 1000000 files"):
-        make_full_checkpoint(tmp_path, shards=1_000_000)
 
 
 def test_every_size_is_readable(tmp_path: Path) -> None:

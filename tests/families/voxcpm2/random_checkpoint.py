@@ -7,7 +7,7 @@ from antiphon.families.voxcpm2.checkpoint import VAE_STEM, model_layout, vae_lay
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.sizes import make_checkpoint as without_weights
 from antiphon.nn.safetensors_index import Shape
-from tests.families.random_files import RandomPart, RandomTensor, write_parts
+from tests.families.random_files import RandomTensor, write_tensors
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
@@ -16,12 +16,8 @@ def write_weights(path: Path, making: Whole) -> None:
     config = load_config(path)
     model = {name: _tensor(name, shape) for name, shape in model_layout(config).items()}
     vae = {name: _vae_tensor(name, shape) for name, shape in vae_layout(config.vae).items()}
-    seed, dtype = making.seed, making.dtype
-    parts = [
-        RandomPart(directory=path, tensors=model, seed=seed, dtype=dtype, shards=making.shards),
-        RandomPart(directory=path, tensors=vae, seed=seed, dtype="float32", stem=VAE_STEM),
-    ]
-    write_parts(parts, making.progress)
+    write_tensors(path, model, making.seed, making.dtype, shards=making.shards)
+    write_tensors(path, vae, making.seed, "float32", stem=VAE_STEM)
 
 
 make_checkpoint = WholeCheckpoints(without_weights, write_weights)
