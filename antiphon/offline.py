@@ -24,13 +24,7 @@ from antiphon.contracts.chat_types import ChatAnswer, ChatEvent, ChatRequest, Me
 from antiphon.contracts.picture_types import ImageRequest, VideoRequest
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import VoicePreparing
-from antiphon.contracts.types import (
-    AudioChunk,
-    LoadProgress,
-    Samples,
-    SpeechRequest,
-    Voice,
-)
+from antiphon.contracts.types import AudioChunk, LoadProgress, Samples, SpeechRequest, Voice
 from antiphon.contracts.well_formed import check_members
 from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import SpeechTasks
@@ -43,12 +37,7 @@ from antiphon.pipeline.pictures.videos import Videos
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
-from antiphon.pipeline.whole_results import (
-    StepProgress,
-    WholeResults,
-    chat_request,
-    speech_request,
-)
+from antiphon.pipeline.whole_results import StepProgress, WholeResults, chat_request, speech_request
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
 

@@ -9,12 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from antiphon.api.json_or_events import event
 from antiphon.api.middleware import memory_budget
-from antiphon.api.schemas.images import (
-    DrawnImage,
-    ImageBody,
-    ImagesAnswer,
-    ImageUsage,
-)
+from antiphon.api.schemas.images import DrawnImage, ImageBody, ImagesAnswer, ImageUsage
 from antiphon.api.state import ServerState
 from antiphon.contracts.picture_types import Image, ImageRequest, Progress
 from antiphon.contracts.types import Caller, Ended, Usage

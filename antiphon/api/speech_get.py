@@ -22,12 +22,7 @@ from antiphon.api.http_ranges import requested_part
 from antiphon.api.middleware.connection_limits import SPEECH_PATH
 from antiphon.api.middleware.keys import caller_of
 from antiphon.api.middleware.memory_budget import FinishedFile
-from antiphon.api.middleware.signed_urls import (
-    EXPIRES,
-    SIGNING_PARAMETERS,
-    is_signed,
-    signed_query,
-)
+from antiphon.api.middleware.signed_urls import EXPIRES, SIGNING_PARAMETERS, is_signed, signed_query
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.speech import SpeechBody

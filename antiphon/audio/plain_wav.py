@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.audio.decode import (
-    MAX_RATE_HZ,
-    MIN_RATE_HZ,
-    PADDING_S,
-    bounded,
-    mean_of_channels,
-)
+from antiphon.audio.decode import MAX_RATE_HZ, MIN_RATE_HZ, PADDING_S, bounded, mean_of_channels
 from antiphon.audio.resample import resampled
 from antiphon.contracts.types import Samples
 

@@ -20,11 +20,7 @@ from antiphon.cli.banner import Banner, announce
 from antiphon.cli.front_end import FrontEndPlan
 from antiphon.cli.listen import bind
 from antiphon.cli.progress import shown_progress
-from antiphon.cli.uvicorn_server import (
-    GRACEFUL_SHUTDOWN_S,
-    LAST_RESORT_S,
-    configure,
-)
+from antiphon.cli.uvicorn_server import GRACEFUL_SHUTDOWN_S, LAST_RESORT_S, configure
 from antiphon.cli.watchdog import Watchdog
 from antiphon.concurrency import cancel_and_wait
 from antiphon.config import Settings

@@ -22,15 +22,7 @@ from antiphon.storage.errors import (
     TooManyJobsError,
     UnknownJobError,
 )
-from antiphon.storage.job import (
-    Job,
-    JobFault,
-    JobKind,
-    JobLimits,
-    JobProgress,
-    JobResult,
-    JobState,
-)
+from antiphon.storage.job import Job, JobFault, JobKind, JobLimits, JobProgress, JobResult, JobState
 from antiphon.storage.job_database import COLUMNS, SCHEMA, UNREADABLE, job_of
 from antiphon.storage.leases import Clock, LeaseHolder, Leases
 

@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from antiphon.errors import SettingsError
-from antiphon_bench.bootstrap import (
-    Interval,
-    Rounds,
-    Statistic,
-    change_intervals,
-    statistic,
-)
+from antiphon_bench.bootstrap import Interval, Rounds, Statistic, change_intervals, statistic
 from antiphon_bench.metrics import METRICS, rates_of, values_of
 from antiphon_bench.record import Record
 from antiphon_bench.suite import rounds_of

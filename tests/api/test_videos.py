@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 
 from antiphon.api.schemas.videos import wants_job
-from antiphon.config import (
-    DataSettings,
-    ModelSettings,
-    ReferenceSettings,
-    ServerSettings,
-    Settings,
-)
+from antiphon.config import DataSettings, ModelSettings, ReferenceSettings, ServerSettings, Settings
 from antiphon.families.toy.denoiser import ToyDenoiser
 from tests.servers import RunningServer, start_server, wait_until
 from tests.videos import decoded_video, png

@@ -7,14 +7,7 @@ import os
 import sys
 from dataclasses import replace
 
-from tests.bench.measured_part import (
-    LOAD_S,
-    SHORTEST_LOAD_S,
-    Command,
-    Options,
-    Part,
-    bench,
-)
+from tests.bench.measured_part import LOAD_S, SHORTEST_LOAD_S, Command, Options, Part, bench
 from tests.bench.several_gpu_parts import several_gpu_parts
 
 TESTS = {

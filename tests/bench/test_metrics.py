@@ -4,13 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon_bench.bootstrap import (
-    Interval,
-    Statistic,
-    change_intervals,
-    intervals,
-    statistic,
-)
+from antiphon_bench.bootstrap import Interval, Statistic, change_intervals, intervals, statistic
 from antiphon_bench.metrics import METRICS, figures, throughput, values_of
 from antiphon_bench.omni_names import omni_figures
 from antiphon_bench.playback import halts_s, underrun_s

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from antiphon_bench.load import HttpLoad
 from antiphon_bench.playback import TOLERATED_S
 from antiphon_bench.record import Outcome, Record, outcome_of
-from antiphon_bench.summary import (
-    Percentiles,
-    PlaybackSummary,
-    steady_window,
-    summarize,
-)
+from antiphon_bench.summary import Percentiles, PlaybackSummary, steady_window, summarize
 
 
 def record(index: int, sent_s: float, *, first_s: float = 0.25, outcome: Outcome = "ok") -> Record:

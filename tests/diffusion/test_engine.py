@@ -13,12 +13,7 @@ from antiphon.contracts.picture_types import Progress
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Ended, Latents
 from antiphon.diffusion.engine import DenoisingJob, DiffusionEngine
-from antiphon.errors import (
-    EngineError,
-    EngineFailedError,
-    InvalidRequestError,
-    OverloadedError,
-)
+from antiphon.errors import EngineError, EngineFailedError, InvalidRequestError, OverloadedError
 from antiphon.telemetry.stage_status import StageStatus
 from tests.diffusion.denoisers import DEADLINE_S, StubDenoiser, Task, prompt
 

@@ -23,13 +23,7 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
 from tests.clock import Clock
 from tests.engine.device_model import ROW_BUCKETS, DeviceModel
-from tests.engine.simulator import (
-    Listener,
-    SimulatedDevice,
-    SimulatedStep,
-    Traffic,
-    next_step_s,
-)
+from tests.engine.simulator import Listener, SimulatedDevice, SimulatedStep, Traffic, next_step_s
 from tests.engine.turns import read_frames
 
 

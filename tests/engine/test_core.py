@@ -17,11 +17,7 @@ from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon_bench.host import quantile
 from tests.clock import Clock
 from tests.engine.device_model import DeviceModel
-from tests.engine.simulator import (
-    SimulatedDevice,
-    SimulatedStep,
-    next_step_s,
-)
+from tests.engine.simulator import SimulatedDevice, SimulatedStep, next_step_s
 from tests.engine.turns import has_work
 
 NUM_SLOTS = 2

@@ -13,13 +13,7 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from tests.clock import Clock
 from tests.engine.device_model import DeviceModel
-from tests.engine.simulator import (
-    Listener,
-    SimulatedDevice,
-    SimulatedStep,
-    Simulation,
-    Traffic,
-)
+from tests.engine.simulator import Listener, SimulatedDevice, SimulatedStep, Simulation, Traffic
 from tests.engine.turns import read_frames
 
 GROUP_SAMPLES, RATE_HZ = 64, 400  # 160 ms

@@ -15,14 +15,7 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import PendingStep
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
 from antiphon.errors import OverloadedError
-from tests.engine.strict_device import (
-    CODEC,
-    StrictDevice,
-    Words,
-    frame_value,
-    heard_values,
-    prompt,
-)
+from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values, prompt
 from tests.engine.turns import read_frames
 
 NUM_SLOTS = 6

@@ -16,12 +16,7 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
 from tests.clock import Clock
 from tests.engine.device_model import DeviceModel
-from tests.engine.simulator import (
-    SimulatedDevice,
-    Simulation,
-    Traffic,
-    simulate,
-)
+from tests.engine.simulator import SimulatedDevice, Simulation, Traffic, simulate
 from tests.engine.turns import read_frames
 
 CACHE = CacheShape(20_000, 16, 1024)

@@ -18,13 +18,7 @@ from antiphon.contracts.types import Ended, new_request_id
 from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import families, family
 from antiphon.pipeline.pictures.images import Images
-from antiphon.pipeline.pictures.service import (
-    IMAGE,
-    VIDEO,
-    ImageModel,
-    PictureModel,
-    VideoModel,
-)
+from antiphon.pipeline.pictures.service import IMAGE, VIDEO, ImageModel, PictureModel, VideoModel
 from antiphon.pipeline.pictures.videos import Videos
 from antiphon.stages.base import StageItem, StageRequest
 

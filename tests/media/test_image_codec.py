@@ -10,13 +10,7 @@ import pytest
 from PIL import Image
 
 from antiphon.errors import InvalidRequestError
-from antiphon.media.image_codec import (
-    ImageFormat,
-    ImageSandbox,
-    Pixels,
-    decode_image,
-    encode_image,
-)
+from antiphon.media.image_codec import ImageFormat, ImageSandbox, Pixels, decode_image, encode_image
 
 MAX_PIXELS = 1024 * 1024
 

@@ -12,12 +12,7 @@ from antiphon.contracts.chat_types import ChatSampling
 from antiphon.contracts.sampling import NEUTRAL_SAMPLING, device_values
 from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.sampler import seed_words
-from antiphon.nn.token_sampler import (
-    Filtering,
-    TokenReach,
-    TokenSampler,
-    TokenStart,
-)
+from antiphon.nn.token_sampler import Filtering, TokenReach, TokenSampler, TokenStart
 
 VOCAB_SIZE = 300
 PLAIN = NEUTRAL_SAMPLING

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.errors import (
-    InvalidRequestError,
-    SettingsError,
-    UnknownVoiceError,
-)
+from antiphon.errors import InvalidRequestError, SettingsError, UnknownVoiceError
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.errors import UnknownConsentError
 from antiphon.storage.voice_database import SCHEMA

@@ -16,10 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from antiphon.errors import (
-    InvalidRequestError,
-    UnknownVoiceError,
-)
+from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.storage.database import Database
 from antiphon.storage.errors import StorageError, StorageFullError
 from antiphon.storage.voice_database import SCHEMA

@@ -2,12 +2,7 @@
 
 from pydantic import ConfigDict
 
-from antiphon.config.chat import (
-    SaidMarkdown,
-    SaidOrSkipped,
-    SaidUrl,
-    SpeakableSettings,
-)
+from antiphon.config.chat import SaidMarkdown, SaidOrSkipped, SaidUrl, SpeakableSettings
 from antiphon.contracts.well_formed import StrictModel
 
 

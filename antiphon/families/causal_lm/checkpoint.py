@@ -12,12 +12,7 @@ from antiphon.families.causal_lm.omni.checkpoint import PARTS, inspect_voice
 from antiphon.families.kit.checkpoint import Facts, Findings, components, num_parameters
 from antiphon.families.kit.layouts import Layout, gated_mlp, head_norms, transformer
 from antiphon.nn.quantized.directory import read_directory
-from antiphon.nn.safetensors_index import (
-    TensorHeader,
-    WeightsPart,
-    tied_problems,
-    without,
-)
+from antiphon.nn.safetensors_index import TensorHeader, WeightsPart, tied_problems, without
 
 
 def inspect(path: Path) -> Inspection:

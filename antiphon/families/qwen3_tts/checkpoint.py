@@ -33,9 +33,7 @@ from antiphon.families.qwen3_tts.config import (
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.voices import capabilities_of
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.safetensors_index import (
-    WeightsPart,
-)
+from antiphon.nn.safetensors_index import WeightsPart
 
 _TASKS = {
     CheckpointTask.CUSTOM_VOICE: "built-in voices",

@@ -5,11 +5,7 @@ from typing import Any
 
 import PIL.Image
 import torch
-from diffusers import (
-    AutoencoderKLQwenImage,
-    QwenImageEditPipeline,
-    QwenImageEditPlusPipeline,
-)
+from diffusers import AutoencoderKLQwenImage, QwenImageEditPipeline, QwenImageEditPlusPipeline
 from torch import Tensor
 from transformers import (
     BatchFeature,

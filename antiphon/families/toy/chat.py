@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from antiphon.contracts.chat import (
-    ChatCapabilities,
-    answer_limits,
-    complete_sampling,
-)
+from antiphon.contracts.chat import ChatCapabilities, answer_limits, complete_sampling
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt

@@ -12,18 +12,8 @@ from torch import Tensor
 from antiphon.families.kit.dac.layers import DILATIONS, snake_of, upsampling_of
 from antiphon.families.voxcpm2.checkpoint import decoder_blocks, encoder_blocks, last_layer
 from antiphon.families.voxcpm2.config import AudioVAEConfig, VoxCPM2Config
-from antiphon.nn.codec_layers.conv import (
-    CausalConv,
-    LayerBuilder,
-    PaddedConv,
-    UpsamplingBlock,
-)
-from antiphon.nn.codec_layers.state import (
-    ColumnHistory,
-    DecoderState,
-    EmptyHistory,
-    RowHistory,
-)
+from antiphon.nn.codec_layers.conv import CausalConv, LayerBuilder, PaddedConv, UpsamplingBlock
+from antiphon.nn.codec_layers.state import ColumnHistory, DecoderState, EmptyHistory, RowHistory
 from antiphon.nn.layers import Snake, Weights
 
 

@@ -14,13 +14,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn.codec_layers.fused import FusedUpsamplingBlock
-from antiphon.nn.cuda.compiler import (
-    CompilationError,
-    Program,
-    load_program,
-    runs_on,
-    source_of,
-)
+from antiphon.nn.cuda.compiler import CompilationError, Program, load_program, runs_on, source_of
 from antiphon.nn.layers import Snake
 
 logger = logging.getLogger(__name__)

@@ -7,11 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from antiphon.concurrency import Workers
-from antiphon.contracts.chat import (
-    AnswerVoiceCapabilities,
-    AnswerVoicePrompter,
-    AnswerVoiceRequest,
-)
+from antiphon.contracts.chat import AnswerVoiceCapabilities, AnswerVoicePrompter, AnswerVoiceRequest
 from antiphon.contracts.chat_types import ChatStream
 from antiphon.contracts.prompt import Piece
 from antiphon.contracts.types import (

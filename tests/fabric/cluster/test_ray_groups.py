@@ -24,12 +24,7 @@ from antiphon.fabric.cluster.members import ClusterLimits
 from antiphon.fabric.cluster.ray_groups import bundle_demand, group_lack
 from antiphon.fabric.cluster.ray_placement import CPU_SHARE, RayNode
 from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayCluster, RayNodes, nodes_of
-from tests.fabric.cluster.test_ray_cluster import (
-    CONTEXT,
-    connected,
-    process_of,
-    replicas,
-)
+from tests.fabric.cluster.test_ray_cluster import CONTEXT, connected, process_of, replicas
 from tests.fabric.cluster.test_ray_cluster import toy as toy_task
 
 # Ray leaves sockets and processes to the interpreter's end.

@@ -13,12 +13,7 @@ from ray.autoscaler.v2.sdk import get_cluster_resource_state
 
 from antiphon.fabric.base import Placement
 from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayNodes, nodes_of
-from tests.fabric.cluster.test_ray_cluster import (
-    CONTEXT,
-    connected,
-    replicas,
-    toy,
-)
+from tests.fabric.cluster.test_ray_cluster import CONTEXT, connected, replicas, toy
 
 pytestmark = [
     pytest.mark.slow,  # a Ray cluster takes ten seconds to start, a replica two

@@ -16,14 +16,7 @@ from antiphon.pipeline.reservation import Reservation
 from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.metrics import Metrics
 from antiphon.telemetry.stage_status import StageStatus
-from tests.fabric.replicas.replica_streams import (
-    TEXT,
-    heard,
-    prompt_of,
-    served,
-    toy,
-    undisturbed,
-)
+from tests.fabric.replicas.replica_streams import TEXT, heard, prompt_of, served, toy, undisturbed
 from tests.loops import until
 
 

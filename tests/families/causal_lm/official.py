@@ -15,10 +15,7 @@ from antiphon.nn.weights import open_weights
 
 def official_thinker(path: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Any:
     """Return transformers' thinker with ears and eyes that are small, and not in the checkpoint."""
-    from transformers import (
-        Qwen2_5OmniThinkerConfig,
-        Qwen2_5OmniThinkerForConditionalGeneration,
-    )
+    from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration
 
     config = json.loads((path / "config.json").read_text())
     text = config.get("thinker_config", config)["text_config"]

@@ -9,12 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.contracts.config_file import ConfigSection
-from antiphon.families.fish_speech.checkpoint import (
-    CODEC_FILE,
-    PICKLED_FILE,
-    layout_of,
-    s2_name,
-)
+from antiphon.families.fish_speech.checkpoint import CODEC_FILE, PICKLED_FILE, layout_of, s2_name
 from antiphon.families.fish_speech.codec import load_decoder
 from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout
 from antiphon.families.fish_speech.config import Layout, load_config

@@ -7,11 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from antiphon.families.fish_speech.checkpoint import (
-    decoder_flop,
-    footprint,
-    frame_products,
-)
+from antiphon.families.fish_speech.checkpoint import decoder_flop, footprint, frame_products
 from antiphon.families.fish_speech.codec_schema import CodecSizes
 from antiphon.families.fish_speech.sizes import make_checkpoint
 from tests.families.fish_speech.random_checkpoint import TINY_CODEC, decoder_in

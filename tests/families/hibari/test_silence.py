@@ -5,11 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.families.hibari.generator import (
-    PAUSES,
-    level_dbfs,
-    natural_span,
-)
+from antiphon.families.hibari.generator import PAUSES, level_dbfs, natural_span
 from antiphon.families.hibari.vocoder import (
     FRAME_SAMPLES,
     NUM_BINS,

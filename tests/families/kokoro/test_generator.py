@@ -12,11 +12,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Samples
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.families.kokoro.checkpoint import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from antiphon.families.kokoro.generator import (
-    PAUSES,
-    KokoroGenerator,
-    natural_span,
-)
+from antiphon.families.kokoro.generator import PAUSES, KokoroGenerator, natural_span
 from antiphon.text.base import ReadWord
 from antiphon.text.phoneme_prompt import PhonemePrompt
 

@@ -4,11 +4,7 @@ import math
 from pathlib import Path
 
 from antiphon.families.mimo_audio.checkpoint import layout_of, tokenizer_layout_of
-from antiphon.families.mimo_audio.config import (
-    TOKENIZER_NAME,
-    load_config,
-    load_tokenizer_config,
-)
+from antiphon.families.mimo_audio.config import TOKENIZER_NAME, load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.sizes import SPECIAL_TOKENS
 from antiphon.families.mimo_audio.sizes import make_checkpoint as without_weights
 from antiphon.nn.safetensors_index import Shape

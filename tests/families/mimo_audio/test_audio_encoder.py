@@ -22,11 +22,7 @@ from antiphon.families.mimo_audio.audio_encoder import (
     load_voice_encoder,
     mel_filters,
 )
-from antiphon.families.mimo_audio.config import (
-    load_config,
-    load_tokenizer_config,
-    tokenizer_path,
-)
+from antiphon.families.mimo_audio.config import load_config, load_tokenizer_config, tokenizer_path
 from antiphon.families.mimo_audio.language_model import load_runner
 from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt, MiMoAudioPrompter, audio_groups
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer

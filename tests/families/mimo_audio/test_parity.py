@@ -13,11 +13,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, Sampling
 from antiphon.engine.plan import CodecChunk, Start
 from antiphon.families.mimo_audio.codec_stage import MiMoAudioCodec, load_codec
-from antiphon.families.mimo_audio.config import (
-    load_config,
-    load_tokenizer_config,
-    tokenizer_path,
-)
+from antiphon.families.mimo_audio.config import load_config, load_tokenizer_config, tokenizer_path
 from antiphon.families.mimo_audio.language_model import load_language_model, load_runner
 from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt, text_groups
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer

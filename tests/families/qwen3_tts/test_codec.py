@@ -26,12 +26,7 @@ from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.weights import open_weights
-from tests.families.qwen3_tts.codec_models import (
-    codec_weights,
-    recorded,
-    small_config,
-    tiny_config,
-)
+from tests.families.qwen3_tts.codec_models import codec_weights, recorded, small_config, tiny_config
 from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
 from tests.nn.cpu.test_heap import num_resident_bytes
 

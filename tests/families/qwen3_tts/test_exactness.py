@@ -16,11 +16,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import Append, Start
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.language_model import (
-    LanguageModel,
-    Qwen3TTSRunner,
-    load_runner,
-)
+from antiphon.families.qwen3_tts.language_model import LanguageModel, Qwen3TTSRunner, load_runner
 from antiphon.nn.cpu.cache_spans import CacheSpan
 from tests.engine.drive import Drive
 from tests.engine.noted_rows import assert_same_rows, noted_rows, torch_threads

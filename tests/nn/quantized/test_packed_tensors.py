@@ -13,17 +13,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.nn.quantized.directory import read_directory
 from antiphon.nn.safetensors_index import WeightsPart
 from antiphon.nn.weights import open_weights
-from tests.nn.quantized.packers import (
-    Packer,
-    Parts,
-    awq,
-    block_fp8,
-    fp8,
-    gptq,
-    int8,
-    packed,
-    write,
-)
+from tests.nn.quantized.packers import Packer, Parts, awq, block_fp8, fp8, gptq, int8, packed, write
 
 SIZE = (80, 96)
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}

@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 
 from antiphon.audio.utterance import collect
 from antiphon.contracts.prompt import LateText
-from antiphon.contracts.types import (
-    AudioChunk,
-    Ended,
-    Samples,
-    Sampling,
-    SpeechRequest,
-)
+from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling, SpeechRequest
 from antiphon.families.registry import families
 from antiphon.pipeline.speech.model import SPEECH
 from antiphon.pipeline.speech.service import Speech

@@ -12,18 +12,8 @@ from hypothesis import strategies as st
 
 from antiphon.audio.joining import Joiner
 from antiphon.audio.utterance import Audio, collect
-from antiphon.contracts.types import (
-    AudioChunk,
-    Ended,
-    Samples,
-    SpeechRequest,
-    WordTime,
-)
-from antiphon.errors import (
-    InputTooLongError,
-    InvalidRequestError,
-    UnspeakableTextError,
-)
+from antiphon.contracts.types import AudioChunk, Ended, Samples, SpeechRequest, WordTime
+from antiphon.errors import InputTooLongError, InvalidRequestError, UnspeakableTextError
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.synthesis import PAUSE_S
 from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed

@@ -7,12 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.contracts.types import (
-    Ended,
-    Samples,
-    Sampling,
-    SpeechRequest,
-)
+from antiphon.contracts.types import Ended, Samples, Sampling, SpeechRequest
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
 

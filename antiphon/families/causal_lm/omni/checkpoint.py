@@ -14,15 +14,7 @@ from antiphon.families.causal_lm.omni.config import (
     load_omni_config,
 )
 from antiphon.families.kit.checkpoint import Facts, Findings
-from antiphon.families.kit.layouts import (
-    Layout,
-    affine,
-    ecapa,
-    repeated,
-    snake,
-    transformer,
-    under,
-)
+from antiphon.families.kit.layouts import Layout, affine, ecapa, repeated, snake, transformer, under
 from antiphon.nn.safetensors_index import TensorHeader, WeightsPart
 
 FLOW = "token2wav.code2wav_dit_model"

@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from antiphon.families.mimo_audio.config import (
-    TOKENIZER_NAME,
-    load_config,
-    load_tokenizer_config,
-)
+from antiphon.families.mimo_audio.config import TOKENIZER_NAME, load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from tests.families.mimo_audio.oracle.upstream import import_upstream, load_model, load_tokenizer
 from tests.families.mimo_audio.random_checkpoint import make_checkpoint
