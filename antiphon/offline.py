@@ -155,9 +155,7 @@ class Antiphon(SpeechTasks):
         `create_voice`.
 
         Args:
-            name: name of the new voice.
             recording: a file's path, or its content.
-            ref_text: transcript of the recording.
             consent: statement of the consent that the speaker gave.
 
         Raises:

@@ -88,7 +88,6 @@ class AudioOutbox:
         """Begin an utterance, to be played after everything that is waiting.
 
         Args:
-            request: Request without its text.
             channels: Channels of the file; 1 mixes several down.
             is_whole: Whether the file is sent at its end, in one piece whose header has its length.
             reads_late: whether text is spoken token by token, see `Speech.open`.

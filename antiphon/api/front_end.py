@@ -20,7 +20,6 @@ class FrontEnd:
     """What a front end shares with the others; by default there are none.
 
     Attributes:
-        table: Counters of limits, shared by all of them.
         metrics: folder of the metrics that they share; ``None``: it has its own.
         connect: connects to the cluster that runs the stages; ``None``: see `open_fabric`.
         publish_connections: takes the number of its connections; returns those of all front ends.

@@ -81,7 +81,6 @@ async def create_job(
     """Put a completed request in the queue; raises InvalidRequestError or StorageError.
 
     Args:
-        request: Request without its image.
         seconds: Duration of the video as reported to the client.
         image: the file of its first frame.
     """

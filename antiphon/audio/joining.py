@@ -17,7 +17,6 @@ def num_quiet_after(samples: Samples, num_before: int) -> int:
     """Return the number of samples since the last audible one, in any channel.
 
     Args:
-        samples: the next ones of a stream.
         num_before: the number before them.
     """
     audible = np.nonzero(np.abs(samples) > _AUDIBLE)[0]

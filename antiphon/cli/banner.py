@@ -32,7 +32,6 @@ class Banner:
     """Description of a server that listens; data.
 
     Attributes:
-        url: URL of its page.
         rows: facts about the server, by name.
     """
 

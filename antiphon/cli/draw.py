@@ -130,7 +130,6 @@ def _write(
 
     Args:
         modality: kind of output, of ``server.output_modalities``.
-        ask: fetches it from a server.
     """
     output, server = flags.output, ResultSource(flags.model, flags.url, flags.api_key).server
     # Opened first, since a file that cannot be written should be known before minutes of work.

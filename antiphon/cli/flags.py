@@ -88,7 +88,6 @@ def add_command(
 
     Args:
         flags: a dataclass; each field is ``Annotated`` with a typer argument or option.
-        run: function that receives the flags.
         more: further arguments of `typer.Typer.command`.
     """
 

@@ -16,7 +16,6 @@ class FrontEndPlan:
     """Start parameters of a front end; data.
 
     Attributes:
-        sockets: descriptors of the sockets that all of them listen on.
         table: descriptor of the memory in which limits count.
         cluster: address at which their parent serves the cluster.
     """

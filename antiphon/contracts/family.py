@@ -332,7 +332,6 @@ class Family:
     """Declaration of one kind of model for the rest of the system.
 
     Attributes:
-        title: one line for people.
         architectures: values of ``architectures`` in a config.json, else of ``model_type``, else of
             ``architecture``.
         config_keys: keys of a config.json that has neither.

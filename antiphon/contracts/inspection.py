@@ -39,7 +39,6 @@ class Footprint:
     """GPU footprint of speech, found without loading the checkpoint.
 
     Attributes:
-        weight_bytes: Bytes of weights that stay there.
         read_bytes: Bytes of weights that a step reads to make a frame in every stream.
         stream_flop: additions and multiplications of the model for one stream's frame.
         decoder_flop: The same of the decoder.
@@ -47,7 +46,6 @@ class Footprint:
         num_launches: kernels that a step of few streams launches, one after the other.
         num_resident: Number of these that one resident program replaces, where there is one.
         resident_streams: Largest number of streams of that program.
-        frames_per_s: Frames per second of audio.
         measured_ms: Measured times of a frame, by the name of a card and the number of streams.
     """
 

@@ -15,7 +15,6 @@ class TokenFrame:
     """A drawn token, and what else was likely.
 
     Attributes:
-        token: its id.
         logprob: natural logarithm of its probability, before penalties and temperature; NaN if the
             request asked for none.
         top_tokens: ids of the likeliest ones, the likeliest first, ``[MAX_LOGPROBS]``; -1: none.

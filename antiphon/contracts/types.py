@@ -214,7 +214,6 @@ class PositionStates:
     """States that a model has computed at positions of a request, for the model after it.
 
     Attributes:
-        start: number of the first position.
         states: f32, ``[num_positions, width]``.
     """
 

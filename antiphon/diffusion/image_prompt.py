@@ -19,7 +19,6 @@ class ImagePrompt:
 
     Attributes:
         negative_prompt: description of what the image must not show.
-        parameters: denoising parameters, all of them set.
         num_previews: images to be shown while it forms.
         images: images to be edited, each ``[height, width, 3 or 4]`` of uint8.
         mask: mask of the first image, ``[height, width]``, 255 where it may change.

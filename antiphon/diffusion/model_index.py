@@ -17,7 +17,6 @@ class ModelIndex:
 
     Attributes:
         pipeline: diffusers' class that the checkpoint was saved by.
-        components: name of the class of each component that is there.
         settings: other entries of the file, such as ``boundary_ratio``.
     """
 

@@ -70,7 +70,6 @@ def run_rank(plan: RankPlan, pipe: Connection, works: Connection | None) -> None
     """Load, report readiness, and carry out calls until a close call or the end of the parent.
 
     Args:
-        pipe: connection that carries calls and their results.
         works: connection for prompts whose work is to be estimated; ``None``: another rank answers.
     """
     set_library_defaults({"GLOO_SOCKET_IFNAME": "lo"})

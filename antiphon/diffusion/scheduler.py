@@ -107,7 +107,6 @@ class DiffusionScheduler:
         """Begin without requests.
 
         Args:
-            max_batch: requests that are stepped together.
             max_requests: most requests that hold a state at the same time.
             max_bytes: memory limit of all states together; ``None``: no limit.
         """

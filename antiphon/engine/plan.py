@@ -115,7 +115,6 @@ class BlockCopy:
 
     Attributes:
         source: cached block, which another request may receive in the same plan.
-        target: block of the request.
     """
 
     source: int

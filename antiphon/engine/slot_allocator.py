@@ -32,7 +32,6 @@ class StepPlanBuilder:
     Attributes:
         now_s: time at which planning began.
         copies: block copies by target slot.
-        rows: requests that make a frame.
         decoding: requests of ``codec_chunks``, in the same order.
     """
 

@@ -44,7 +44,6 @@ class Placement:
         max_slots: number of slots that overrides that of `LoadContext`; ``None``: no override.
         memory_fraction: fraction of a device's memory that a replica may use; ``None``: no bound.
         labels: ``(name, value)`` pairs that the host of a replica must have.
-        environment: environment variables of a replica's process.
         settings: fields of `LoadContext` that are overridden, with their values.
         group: engines that the replicas are reserved with; ``None``: none.
     """

@@ -36,8 +36,6 @@ class Answer:
     Attributes:
         status: HTTP status; 0 if there was no response.
         error: Reason why it is not whole; "" if it is.
-        arrivals_s: Arrival time of each piece of audio.
-        durations_s: Playing time of each piece.
     """
 
     status: int = 0

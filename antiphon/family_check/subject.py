@@ -98,9 +98,6 @@ class Subject:
     """A loaded model.
 
     Attributes:
-        plan: requests to make.
-        speech: service around the model.
-        model: stages and prompter.
         reads: watch over the launches of the model's stages.
     """
 

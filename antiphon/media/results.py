@@ -23,7 +23,6 @@ class ImageResult:
 
     Attributes:
         pixels: shape ``[height, width, channels]``; of 1, 3 or 4 channels.
-        seed: Seed that reproduces it.
         usage: text units read.
     """
 
@@ -52,8 +51,6 @@ class VideoResult:
 
     Attributes:
         frames: shape ``[num_frames, height, width, 3]``.
-        fps: frames a second.
-        seed: Seed that reproduces it.
         usage: text units read.
     """
 

@@ -56,7 +56,6 @@ class _Shape:
         lengths: rows' lengths, int64 ``[num_rows]``.
         host_samples: host buffer of ``samples``, pinned for copies to the device.
         host_lengths: host buffer of ``lengths``.
-        prepared: prepared inputs by pass.
     """
 
     samples: Tensor

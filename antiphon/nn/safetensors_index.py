@@ -55,7 +55,6 @@ class WeightsPart:
 
     Attributes:
         directory: folder with model.safetensors, or shards and an index.
-        layout: names and shapes of all tensors of the files.
         unused: regular expression of whole names that the network does not need.
         others: regular expression of whole names beside the layout, read elsewhere.
         stem: beginning of the files' names.
@@ -138,7 +137,6 @@ def tied_problems(
     """Return the stored tensors that differ from those that a configuration ties them to.
 
     Args:
-        found: tensors of the files by name, each with its file.
         tied: unused tensors, each with the tensor used in its place. Either may be absent from the
             files.
 

@@ -196,7 +196,6 @@ class TokenSampler:
             logits: ``[num_rows, vocab_size]``, of any type.
             slots: slot of each row, int64 ``[num_rows]``.
             draws: `antiphon.nn.sampler.seed_words` of the rows, and numbers of their tokens.
-            reach: summary that covers all rows.
 
         Returns:
             Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is NaN if the row's

@@ -41,7 +41,6 @@ class ServedModels:
 
     Attributes:
         speech: those that speak, by served name; the default one is first.
-        chat_voices: voices of those chat models that have one of their own.
     """
 
     def __init__(self, tasks: Iterable[LoadedTask]) -> None:

@@ -37,8 +37,6 @@ class Estimate:
     """One model on one device.
 
     Attributes:
-        model: family and size.
-        weights: type of the weights that are recommended.
         frame_ms: time of one stream's frame.
         num_streams: streams without gaps; 0: not even one.
     """

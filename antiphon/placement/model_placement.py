@@ -246,7 +246,6 @@ def _first_devices(devices: tuple[str, ...], num_ranks: int) -> tuple[str, ...]:
 
     Args:
         devices: devices of the replicas, or all GPUs that they share.
-        num_ranks: processes of each replica: its device and the GPUs after it.
     """
     if num_ranks == 1:
         return devices

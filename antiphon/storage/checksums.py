@@ -19,11 +19,7 @@ DATABASES = (VOICES, JOBS)
 
 @dataclass(frozen=True, slots=True)
 class DataPlaces:
-    """Where a server keeps what it keeps.
-
-    Attributes:
-        media: Store of the results of jobs.
-    """
+    """Where a server keeps what it keeps."""
 
     folder: Path
     blobs: BlobStore

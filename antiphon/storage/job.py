@@ -100,7 +100,6 @@ class Job:
     Attributes:
         owner: Owner's id; ``None`` where keys have no owners.
         body: the request, as JSON, its seed filled in.
-        created_s: Unix time.
         finished_s: Unix time of the end; ``None`` before.
         num_bytes: Disk space in bytes: reserved, or taken by the result.
     """

@@ -61,7 +61,6 @@ class JobLedger:
         Args:
             limits: Limits of number and size, for all kinds together; default:
                 those of `JobLimits`.
-            kind: Kind of the jobs that it adds and finds.
             clock: monotonic seconds, to time heartbeats.
         """
         self.limits = limits or JobLimits()

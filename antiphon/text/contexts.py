@@ -85,7 +85,6 @@ def reading_in(rows: Sequence[Context], before: Sequence[str], after: Sequence[s
     Args:
         rows: contexts of the word.
         before: words before it, the nearest first.
-        after: words after it.
     """
     if not rows:
         return None

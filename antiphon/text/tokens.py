@@ -133,8 +133,6 @@ class TokenizedText:
         """Return up to four words before a token, the nearest first, and those from another on.
 
         Args:
-            start: index of the token before which to look.
-            stop: index of the token from which to look.
             skipped: signs and words, in lower case, that are passed over; other signs are words.
             num_after: number of the words behind.
         """

@@ -24,7 +24,6 @@ class StoredConsent:
         id: ``cons_`` and digits.
         name: a label for people.
         language: Language of the recording, a BCP 47 tag.
-        created_s: Unix time.
         owner: Owner's id; ``None`` where keys have no owners.
     """
 

@@ -26,8 +26,6 @@ class TextStream(BaseModel):
 
     Attributes:
         config: the first message, beside the members of a request.
-        text: the message that carries a piece.
-        done: the message that ends the text.
         last: type of the server's message after which no audio comes.
     """
 

@@ -24,7 +24,6 @@ def open_body(response_format: str, content_type: str, channels: int = 1) -> Bod
 
     Args:
         content_type: ``Content-Type`` of the answer; "" if it has none.
-        channels: channels of raw samples.
     """
     kind, _ = media_type(content_type)
     wanted = "wav" if response_format == "wav" else "pcm"

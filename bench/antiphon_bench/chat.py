@@ -56,7 +56,6 @@ class ChatResult:
 
     Attributes:
         concurrency: conversations at the same time.
-        num_tokens: tokens of all answers together.
         num_prompt_tokens: length of the longest prompt.
         num_restarts: answers that ended too early and were begun again.
         step_ms: mean time in which every conversation gets a token, from the last conversation's

@@ -29,8 +29,6 @@ class Change:
 
     Attributes:
         figure: name of the metric and its statistic, as ``"first_audio_ms p50"``.
-        before: value in the first report.
-        after: value in the second report.
         between: interval of ``after / before``, or of the difference where ``before`` may be zero;
             ``None``: there are too few requests, or none is needed.
         is_ratio: whether ``between`` is an interval of the ratio.
@@ -56,8 +54,6 @@ def compare(
     """Return all figures of the cells that both reports have; raises SettingsError.
 
     Args:
-        before: report of the first run.
-        after: report of the second run.
         threshold: share of a figure by which it may change unnoticed.
     """
     old = {cell["cell"]: cell for cell in before["cells"]}

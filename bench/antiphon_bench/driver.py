@@ -82,11 +82,7 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """State that client processes share with their parent.
-
-    Attributes:
-        num_done: requests that have ended.
-    """
+    """State that client processes share with their parent."""
 
     stop: Event
     num_done: "Synchronized[int]"

@@ -23,8 +23,6 @@ class Exchange:
         status: HTTP status; 0 until there is a response.
         headers: headers of the response, by lower-case name.
         is_complete: whether the response ended, with everything that it announced.
-        fault: outcome of the request, if the response has a fault.
-        message: message of the fault.
         ended_s: time of the last data, on the clock of `time.monotonic`.
     """
 

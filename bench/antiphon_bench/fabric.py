@@ -32,7 +32,6 @@ class FabricLoad:
     """One measurement to be made.
 
     Attributes:
-        num_chunks: chunks of each stream, for the cost of a chunk.
         num_rounds: rounds in which all streams are opened for their first chunk and closed again.
         interval_s: time between two chunks of a stream.
     """

@@ -12,13 +12,7 @@ _SETTLE_S = 0.05  # an engine publishes its statistics as soon as it has nothing
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """Distribution of a host time over steps, with the resolution of the statistics' buckets.
-
-    Attributes:
-        mean_ms: mean over the steps.
-        p50_ms: median over the steps.
-        p99_ms: 99th percentile over the steps.
-    """
+    """Distribution of a host time over steps, with the resolution of the statistics' buckets."""
 
     num_steps: int
     mean_ms: float

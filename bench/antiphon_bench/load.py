@@ -19,7 +19,6 @@ class Target:
     """A server, and the common members of all requests to it.
 
     Attributes:
-        host: name or address of the server.
         is_tls: whether it is asked over TLS; its certificate must be one that the system trusts.
         query: query of the URL, with its question mark; "": none.
         api_key: key sent as a bearer token; ``None``: no key.

@@ -23,7 +23,6 @@ def random_checkpoint(
 
     Args:
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
-        task: task of the checkpoint, as in its configuration.
         of_family: name of the family; ``None``: the default family of speech benchmarks.
     """
     found, measuring = measured_family(of_family, "speech" if of_family is None else None)

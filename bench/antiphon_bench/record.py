@@ -20,8 +20,6 @@ class Record:
         ended_s: time at which the response was complete, or broke.
         status: HTTP status; 0 if there was no response.
         first_byte_s: arrival of the first byte of the response's body, audio or not.
-        arrivals_s: arrival time of each piece of audio.
-        durations_s: playing time of each piece.
         first_sound_s: time at which playback reaches the first non-silent sample, if there is one.
         num_tokens: number of generated frames that the server reports; ``None``: not reported.
         retry_after_s: wait that the server asks a refused client for.

@@ -16,7 +16,6 @@ def reference_values(file: Path | None, text: str | None) -> dict[str, str]:
 
     Args:
         file: WAV file; ``None``: the default voice speaks `TEXT`.
-        text: transcript of the file.
 
     Raises:
         SettingsError: the file cannot be read, or comes without its text.

@@ -41,7 +41,6 @@ class SpokenResult:
     """Result of a load. Times are of complete answers, with text and audio.
 
     Attributes:
-        concurrency: conversations at the same time.
         outcomes: answers by what became of them; see `antiphon_bench.record.Outcome`. ``silent``:
             whole, but without audio or text. A conversation ends with an answer that is not "ok".
         wall_s: time from the first request to the end of the last answer.
@@ -51,7 +50,6 @@ class SpokenResult:
         audio_after_text_ms: time from the first text to the first audio.
         first_audio_ms: time from the request to the first audio.
         halt_ms: total underrun of each answer, for a playback that begins with the first chunk.
-        playback: underruns of all answers.
         client_cpu_share: share of a core that the client used; near 1 the client was the
             bottleneck.
         errors: the first few messages.
@@ -143,7 +141,6 @@ async def converse(target: Target, load: SpokenLoad, first_number: int = 0) -> l
 
     Args:
         target: server; see `spoken_target`.
-        load: number of conversations and their turns.
         first_number: number of the first request; each request has a number of its own.
     """
     client = SpokenChatClient(target)

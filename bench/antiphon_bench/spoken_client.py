@@ -41,11 +41,7 @@ class SpokenBody(EventBody):
 
 
 class SpokenExchange(Exchange):
-    """A chat's answer under way.
-
-    Attributes:
-        first_text_s: arrival of the first text.
-    """
+    """A chat's answer under way."""
 
     def __init__(self) -> None:
         super().__init__("pcm")

@@ -54,7 +54,6 @@ class SuitePlan:
 
     Attributes:
         adapter: requests of this kind of server.
-        rounds: number of measurements of each cell.
         voice: name of the voice; ``None``: the adapter's default.
         values: values that tasks need: ``instructions``, ``ref_audio``, ``ref_text``.
         fields: further members of each request.

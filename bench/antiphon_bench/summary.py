@@ -45,8 +45,6 @@ class PlaybackSummary:
     Attributes:
         continuity: share of streams that never halt.
         continuity_100ms: share of streams whose halts are 100 ms together at most.
-        underrun_s: total underrun of all streams.
-        underrun_s_max: underrun of the worst stream.
     """
 
     continuity: float

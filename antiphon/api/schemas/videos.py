@@ -242,7 +242,6 @@ class VideoJobBody(BaseModel):
 
     Attributes:
         seconds: Duration as reported to the client.
-        parameters: Complete parameters of denoising.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -77,7 +77,6 @@ class KVCaches:
     """KV caches of all stacks with one block table: a slot's block numbers are the same in each.
 
     Attributes:
-        stacks: cache of each transformer of the model.
         table: block tables of the slots and of one slot for padding, see `PagedCache`.
     """
 

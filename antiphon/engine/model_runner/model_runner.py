@@ -68,7 +68,6 @@ class _Launched(Generic[RequestT]):
 
     Attributes:
         numbers: numbers of the frames, from 1.
-        num_positions: positions of the slots after the step.
     """
 
     slots: Sequence[int]

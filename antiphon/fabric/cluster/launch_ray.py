@@ -182,7 +182,6 @@ async def connect_controller(plan: RayPlan, address: str | None) -> RayControlle
     """Connect this process to Ray, and start the cluster's controller if there is none.
 
     Args:
-        plan: start data of the controller, if there is none yet.
         address: address of the Ray cluster; ``None``: the one that Ray finds, else a new one on
             this host.
 

@@ -101,7 +101,6 @@ def node_options(hosting: Hosting, node: str | None) -> dict[str, Any]:
     """Return the options by which Ray chooses the node of a replica's actor.
 
     Args:
-        hosting: hosting of the replica, which is in no group.
         node: id of the preferred node; ``None``: Ray chooses. An actor for which there is no room
             is demand to Ray's autoscaler.
     """

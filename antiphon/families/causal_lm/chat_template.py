@@ -50,7 +50,6 @@ class ChatMarkup:
 
         Args:
             specials: special tokens that the template may name, such as ``bos_token``.
-            file: file of the template, for error messages.
         """
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True,

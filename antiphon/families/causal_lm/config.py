@@ -79,7 +79,6 @@ class CausalLMConfig:
     """Configuration of a language model and its sampling defaults.
 
     Attributes:
-        architecture: name in config.json.
         vocab_size: rows of the embedding.
         prefix: prefix of the language model's tensors.
         others: regular expression of tensor names that belong to other parts.

@@ -31,7 +31,6 @@ class ChatTokenizer:
         """Load the tokenizer; raises ModelLoadError.
 
         Args:
-            file: path of tokenizer.json.
             eos_token: token that ends an answer; ``None``: the checkpoint's files name none.
         """
         if not file.is_file() and not has_vocabulary_files(file.parent):

@@ -40,7 +40,6 @@ class MelFlowConfig:
     Attributes:
         num_tokens: size of the speech token vocabulary.
         look_ahead_tokens: tokens after a token on which its mel frames depend.
-        chunk_tokens: tokens computed in one pass.
         guidance: strength of classifier-free guidance; 0 disables it.
     """
 
@@ -111,7 +110,6 @@ class CosyVoice3Config:
     """Configuration of a checkpoint.
 
     Attributes:
-        text: transformer of the language model.
         num_tokens: size of the speech token vocabulary.
     """
 

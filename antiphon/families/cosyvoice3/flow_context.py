@@ -55,7 +55,6 @@ class PassPlaces:
         spans: slot, number of the first new frame, number of reference frames, phase of chunks and
             end of frames of each row, int64 ``[num_rows, 5]``, as in
             `antiphon.nn.kernels.chunk_attention.ChunkRows`.
-        num_frames: frames per row.
         ring_frames: frames in a slot's ring.
     """
 

@@ -23,7 +23,6 @@ class SpeechStream:
         num_tokens: tokens received, including look-ahead.
         num_in_chunks: tokens converted to mel frames.
         num_decoded: tokens whose audio was returned.
-        num_mel_frames: mel frames passed to the vocoder.
         rest: samples of an ended stream that have not been returned; ``None``: the stream
             continues.
     """
@@ -74,7 +73,6 @@ class SpeechRows:
         recorded: voice of the last pass over a reference in each slot; ``None``: no such pass.
         graphs: graphs of flow and vocoder passes, by kind and number of rows.
         sizes: captured numbers of rows, ascending.
-        flow_inputs: inputs of flow passes, by width in tokens.
         mel: input of a vocoder pass, f32 ``[n, num_frames, num_mels]``.
         voiced: slot, number of the first mel frame and number of mel frames of each row of a
             vocoder pass, int64 ``[n, 3]``.

@@ -18,7 +18,6 @@ class InstalledVoice:
     """A voice whose network is on this machine.
 
     Attributes:
-        network: path of the ONNX file.
         british: whether text is read with British pronunciation.
     """
 

@@ -105,7 +105,6 @@ def by_prefix(
 
     Args:
         parts: titles by prefix of the tensors' names; the first match applies.
-        rest: title of all other tensors.
     """
     return [
         (next((parts[start] for start in parts if header.name.startswith(start)), rest), header)

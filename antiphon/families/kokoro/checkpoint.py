@@ -34,10 +34,7 @@ class KokoroCheckpoint:
     """Vocabulary and file paths of a checkpoint.
 
     Attributes:
-        vocabulary: the numbers of phonemes.
         network: the ONNX export, if there is one.
-        weights: the original weights, if they are there.
-        voices: the files of styles by voice, sorted.
     """
 
     path: Path
@@ -113,7 +110,6 @@ class KokoroConfig:
         style_dim: numbers of half a style.
         n_layer: convolutions of the text encoder, and recurrent layers of the duration encoder.
         max_dur: most frames of a phoneme.
-        text_encoder_kernel_size: kernel size of the text encoder's convolutions.
         num_heads: attention heads of the phoneme BERT.
         num_positions: most phonemes, with padding.
         num_bert_layers: times that its one layer is applied.

@@ -41,7 +41,6 @@ class KokoroNetwork(Protocol):
         """Return a sentence's samples, and its phonemes' durations in frames if they are known.
 
         Args:
-            ids: phoneme ids, without padding.
             style: style vector, see `VoiceStyles.style`.
             seed: seed of the request and number of the sentence, from which noise is drawn.
         """

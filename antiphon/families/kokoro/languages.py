@@ -18,7 +18,6 @@ class KokoroLanguage:
     """A language by the letter that its voices begin with.
 
     Attributes:
-        title: English name of the language.
         names: accepted values of ``language``, the code first.
     """
 

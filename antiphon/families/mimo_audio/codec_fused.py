@@ -65,7 +65,6 @@ class FusedNetLayer:
         Args:
             states: ``[num_rows * num_positions, hidden_size]``.
             kept: ring buffers of the layer; see `attend_delayed`.
-            rows: slots and positions of the rows.
         """
         joined = _product(self.attention_norm(states), self.query_key_value)
         attended, states = attend_delayed(joined, states, kept, rows)
@@ -80,8 +79,6 @@ class FusedStack:
 
     Attributes:
         radians: rotary angles per position, for half of a head.
-        left: attention window before a position.
-        right: attention window after a position.
     """
 
     layers: tuple[FusedNetLayer, ...]

@@ -48,7 +48,6 @@ class StreamingStack:
 
     Attributes:
         layers: PyTorch layers; empty if ``fused`` replaces them.
-        num_positions: positions per pass.
         fused: layers as kernels, with keys and values in half precision; ``None``: PyTorch layers
             are used.
     """
@@ -66,7 +65,6 @@ class StreamingStack:
         """Load the layers below ``name``, from float32 tensors on one device.
 
         Args:
-            num_positions: positions per pass.
             is_exact: whether to compute in float32 on a GPU too, without kernels.
         """
         names = (f"{name}.layers.{index}" for index in range(config.num_layers))

@@ -42,10 +42,7 @@ class MiMoAudioConfig:
     """Configuration of the language model over groups, and of its local transformers.
 
     Attributes:
-        transformer: language model.
         decoder: patch decoder, which generates the codes of a group.
-        encoder: patch encoder, which embeds them.
-        group_frames: code frames per group.
         code_sizes: codes of each channel, including the empty one.
         empty_codes: code of each channel without audio.
         delays: delay of each channel in steps of the patch decoder.
@@ -103,7 +100,6 @@ class AudioTokenizerConfig:
     """Configuration of MiMo-Audio-Tokenizer, which converts audio to codes and back.
 
     Attributes:
-        decoder: layers after the codes.
         vocoder: layers between mel spectrogram and waveform.
         encoder_skip: layer whose output is added to the last one's; 0: none.
         kernel_size: kernel size of the encoder's convolutions.
@@ -111,9 +107,7 @@ class AudioTokenizerConfig:
         pooling: positions per frame, before and after the layers.
         decoder_kernel_size: kernel size of the transposed convolution to mel frames.
         decoder_stride: mel frames per position.
-        code_sizes: codes of each quantizer.
         num_codes_used: number of quantizers used by the language model.
-        fft_size: size of FFT and window.
         norm_groups: look-ahead of norms, see `TimeNorm.num_ahead`.
     """
 

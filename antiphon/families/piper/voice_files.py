@@ -35,7 +35,6 @@ class PiperModel:
         espeak_voice: language and accent of its phonemes, as espeak-ng names them.
         language_code: code such as ``"en_US"``; ``""`` if the file has none.
         language_names: accepted names of its language, in lower case.
-        ids: ids of each symbol.
         speakers: numbers of its speakers by their names; empty if it has one.
     """
 

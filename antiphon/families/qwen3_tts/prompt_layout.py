@@ -87,7 +87,6 @@ class Spoken:
 
     Attributes:
         instructions: instructions before all else; may be empty.
-        role: start of the turn.
         reference: transcript of the reference recording; empty without one.
         num_slow_frames: `slow_frames` of that text.
         is_open: whether more of it will come.

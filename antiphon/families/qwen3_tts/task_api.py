@@ -146,7 +146,6 @@ class SpeechTasks(ABC):
         """Speak with a voice described in words.
 
         Args:
-            instruct: description of the voice.
             language: language; ``None`` lets the model decide.
             more: further arguments of the class.
         """
@@ -167,7 +166,6 @@ class SpeechTasks(ABC):
 
         Args:
             ref_audio: recording of the voice: a path, a file's content, or (samples, rate in Hz).
-            ref_text: transcript of the recording.
             x_vector_only_mode: whether to imitate only the speaker's timbre; needs no ``ref_text``.
             voice: voice from `create_voice`, instead of a recording. ``speaker_embedding`` in
                 ``more`` is a third way.
@@ -198,7 +196,6 @@ class SpeechTasks(ABC):
             ref_audio: recording: a path, a file's content, or (samples, rate in Hz).
             ref_text: transcript of the recording. Without it, the voice imitates only the speaker's
                 timbre.
-            name: name of the voice.
 
         Raises:
             InvalidRequestError: the recording is unusable, or the model does not clone voices.

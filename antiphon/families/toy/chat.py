@@ -20,7 +20,6 @@ class ToyDialogue:
 
     Attributes:
         likely: tokens of the answer that it is inclined to, without its end.
-        sampling: sampling parameters, all of them set.
     """
 
     read: tuple[int, ...]

@@ -20,8 +20,6 @@ class DenoisedPicture:
     """A request between its steps.
 
     Attributes:
-        grid: picture while it is denoised.
-        estimate: estimate of the final picture.
         wanted: toward what, with guidance.
         kept: initial picture and a mask of the places that keep it; ``None``: all is generated.
         sigmas: shares of noise, one more than there are steps.

@@ -41,7 +41,6 @@ class VAEDecoder:
 
     Attributes:
         first: depthwise and pointwise convolution.
-        blocks: upsampling blocks, each with the condition before it.
         row_size: numbers in the state of one stream.
     """
 

@@ -63,7 +63,6 @@ class VoxCPM2Config:
         residual: language model over outputs of ``base``, without a rotary embedding.
         flow: transformer that estimates velocities of a patch.
         branch_scales: factor of the residual branches in each network, in the order above.
-        patch_size: latents per patch.
         feature_size: numbers per latent.
         bottleneck_size: width of the scalar quantizer.
         quantizer_scale: quantizer levels between 0 and 1.

@@ -21,7 +21,6 @@ class NetworkBuilder:
     """Builder of networks from a checkpoint's tensors.
 
     Attributes:
-        weights: tensors, all of one type and on one device.
         is_batch_invariant: whether rows must not depend on the batch, see
             `antiphon.nn.layers.Linear`.
     """

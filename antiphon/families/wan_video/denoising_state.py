@@ -24,8 +24,6 @@ class WanState(FlowState):
 
     Attributes:
         dtype: element type in which the transformer computes.
-        experts: index of the expert of each step.
-        guidance_scales: guidance scale of each expert.
         prompt_embeds: ``[1, MAX_PROMPT_TOKENS, text_dim]``.
         negative_embeds: embeddings of the negative prompt; ``None``: without guidance.
         image_embeds: CLIP's of the first frame, if the transformer reads them.

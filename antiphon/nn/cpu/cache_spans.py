@@ -13,7 +13,6 @@ class CacheSpan:
 
     Attributes:
         blocks: their blocks: a slice if they follow each other.
-        num_visible: number of positions.
     """
 
     blocks: slice | Tensor

@@ -103,7 +103,6 @@ def load_program(
         source: text from `source_of`.
         name: name of the kernel; the source defines ``name_shared_bytes`` as a constant.
         definitions: macros; ``BLOCKS`` is the number of blocks.
-        num_threads: threads per block.
         device: device with an initialised PyTorch context.
     """
     binary = compiled(source, definitions)

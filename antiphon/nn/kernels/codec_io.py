@@ -106,7 +106,6 @@ def samples(x: Tensor, conv: ConvWeights, rows: Rows, bound: Bound = "clamp") ->
         x: ``[num_frames * rate, channels]``.
         conv: undilated weight, float32 ``[num_taps * channels, 1]``.
         rows: rows of ``x``.
-        bound: method that bounds samples.
 
     Returns:
         float32 ``[num_frames * rate]``.

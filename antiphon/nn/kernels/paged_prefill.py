@@ -24,7 +24,6 @@ def keep(
     """Norm and rotate new queries and keys; write keys and values into their blocks.
 
     Args:
-        projected: product of the tokens.
         kept: keys and values as for `antiphon.nn.kernels.paged_attention.decode`.
         table: blocks as for `antiphon.nn.kernels.paged_attention.decode`.
         places: slot and position of each token, int64 ``[num_tokens]``.

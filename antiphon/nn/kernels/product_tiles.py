@@ -19,13 +19,7 @@ _MIN_INPUTS = 32
 
 @dataclass(frozen=True, slots=True)
 class ThinTile:
-    """Tile of a product of a handful of rows, all computed by one program.
-
-    Attributes:
-        outputs: outputs per program.
-        inputs: inputs multiplied at a time.
-        num_warps: warps per program.
-    """
+    """Tile of a product of a handful of rows, all computed by one program."""
 
     outputs: int
     inputs: int
@@ -38,9 +32,7 @@ class HeldTile:
 
     Attributes:
         rows: rows of matrix instructions, 16 or 32.
-        outputs: outputs per program.
         inputs: inputs multiplied at a time, an equal part by each warp.
-        num_warps: warps per program.
     """
 
     rows: int
@@ -56,8 +48,6 @@ class WideTile:
     Attributes:
         rows: rows per program, at least 16, the minimum of a matrix instruction.
         outputs: outputs per program; of each half if the product is gated.
-        inputs: inputs multiplied at a time.
-        num_warps: warps per program.
         num_stages: blocks of inputs in shared memory: those loaded ahead, and the one in use.
         splits: programs that share the inputs; the last one to finish joins their sums.
     """

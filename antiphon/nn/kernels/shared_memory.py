@@ -31,7 +31,6 @@ def stages_within(wanted: int, block_bytes: int, num_bytes: int) -> int:
     """Return the number of blocks that a loop may have in flight.
 
     Args:
-        wanted: number of blocks if memory suffices.
         block_bytes: size of both factors of one iteration.
         num_bytes: size of the shared memory.
     """

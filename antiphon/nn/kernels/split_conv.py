@@ -24,8 +24,6 @@ class SplitWeight:
 
     Attributes:
         high: rounded factors.
-        low: remainders.
-        dilation: distance of two taps.
     """
 
     high: Tensor

@@ -32,7 +32,6 @@ def styled_norm(
         affine: weight and bias of the norm, f32 ``[num_channels]``.
         columns: number of a row's own columns, the first ones, int64 ``[B]``.
         alpha: factor of Snake per channel, f32; ``None``: the activation is a leaky ReLU.
-        epsilon: addend of the variance.
         slope: slope of the leaky ReLU.
     """
     x, styled = x.contiguous(), styled.contiguous()

@@ -21,8 +21,6 @@ class SpeechRecording:
 
     Attributes:
         pieces: mono samples in [-1, 1] as they came, each of shape ``[num_samples]``.
-        text: text of the speech; ``None``: unknown.
-        language: language of the text, as ``"en"``.
     """
 
     name: str

@@ -31,7 +31,6 @@ def judge(
 
     Args:
         recordings: non-empty recordings, at least one.
-        metrics: names out of `METRICS`.
         whisper: directory of a recogniser; ``None``: the default one, for English.
         reference: recording of the expected speaker.
         progress: callback with the current step, the number of finished steps, and their total.

@@ -31,9 +31,7 @@ def spoken_by(
     """Request speech for each text from a server and return it in the pieces in which it came.
 
     Args:
-        url: URL of the server, with or without ``/v1``.
         fields: further members of each request.
-        api_key: API key of the server; ``None``: no key.
         progress: callback with the current step, the number of finished texts, and their total.
 
     Raises:

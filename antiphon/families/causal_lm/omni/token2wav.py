@@ -58,7 +58,6 @@ class OmniStreams:
     """The streams of one batch.
 
     Attributes:
-        passes: flow passes, which compute the spectrograms.
         rows: stream of each slot; ``None`` in unused slots.
     """
 

@@ -28,7 +28,6 @@ class GGUFTensor:
 
     Attributes:
         shape: sizes in the order of PyTorch, which is the reverse of the file's.
-        kind: number of the quantisation.
         start: offset of the first byte in the file.
     """
 

@@ -146,7 +146,6 @@ def open_tensors(
     """Check tensors against their layout, and yield them.
 
     Args:
-        file: file of the tensors, for messages.
         source: the tensors; ``None``: they are drawn at random.
         how: further arguments, as of `antiphon.nn.weights.open_weights`.
 
