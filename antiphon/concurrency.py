@@ -99,8 +99,6 @@ def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class _LoopCall(Generic[T]):
-    """One call, made in the caller's context."""
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, function: Callable[[], Awaitable[T]]
     ) -> None:

@@ -60,7 +60,6 @@ class AnswerVoice:
         return TextSpokenChat(chat, server.speech, speech_request, speakable)
 
     def _own(self, chat: str | None, server: ServerState) -> ChatVoiceModel | None:
-        """Return the voice of the model that chats, if that is to speak and has one."""
         own = server.chats.voice(chat)
         if own is None or self.model is None:
             return own

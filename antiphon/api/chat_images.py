@@ -53,8 +53,6 @@ async def image_response(
 
 
 class _DrawnAnswer:
-    """Writes the images of one chat."""
-
     def __init__(self, envelope: ChatEnvelope, delivery: ImageDelivery) -> None:
         self._envelope = envelope
         self._delivery = delivery

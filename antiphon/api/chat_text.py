@@ -47,8 +47,6 @@ def error_event(error: Exception) -> bytes:
 
 @dataclass(slots=True)
 class _Choice:
-    """A whole answer, as it is collected."""
-
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)

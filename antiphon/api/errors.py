@@ -96,7 +96,6 @@ def invalid_request(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
 
 
 def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
-    """Return message, param and code of one error."""
     kind, path = error["type"], error["loc"][1:]  # the first part is "body" or "query"
     context = error.get("ctx", {})
     if kind == "json_invalid":

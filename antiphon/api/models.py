@@ -69,7 +69,6 @@ async def list_audio_models(server: Server) -> dict[str, Any]:
 
 
 def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, Any]:
-    """Describe a model: members common to all, then those of each of its tasks."""
     described: dict[str, Any] = {
         "id": tasks[0].name,
         "object": "model",

@@ -122,8 +122,6 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reply:
-    """A response that is under way."""
-
     events: ReplyEvents
     task: "asyncio.Task[None]"
 
@@ -284,7 +282,6 @@ class AgentConversation:
     def _items(
         self, request: ChatRequest, settings: AgentSettings, voice: AnswerVoice, item: TalkItem
     ) -> ReplyItems:
-        """Begin to answer."""
         if not settings.speaks:
             return merged([self._server.chats.stream(request)])
         spoken = voice.begin(request, self._server)

@@ -163,7 +163,6 @@ class ReplyEvents:
         await self.socket.send(self._of_part(type, **members))
 
     def _of_item(self, type: str, item: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the event of the conversation's item, if the response is the conversation's."""
         if self.plan.history is None:
             return []
         return [event(type, previous_item_id=self._previous_id, item=item)]

@@ -51,7 +51,6 @@ _DELIVERY = ("response_format", "stream")
 
 
 def _parameters() -> list[dict[str, Any]]:
-    """Describe the query by the fields of the body."""
     schemas = SpeechBody.model_json_schema(ref_template="#/components/schemas/{model}")
     found = []
     for name in FIELDS:

@@ -225,7 +225,6 @@ def _event(name: str, view: SpeechJobView) -> bytes:
 
 
 def _complete(body: SpeechJobBody, server: ServerState) -> tuple[str, JobPlan]:
-    """Return a body as it is kept, and what it is about to do."""
     return body.model_dump_json(exclude_none=True), _plan(body, "new", server)
 
 

@@ -53,7 +53,6 @@ class Limiter:
         return silence(0, self._channels)
 
     def _levels(self, peaks: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the level at each of the next samples."""
         num_begun = len(self._begun)
         known = np.concatenate([self._begun, peaks])
         num_whole = len(known) // _BLOCK_SAMPLES

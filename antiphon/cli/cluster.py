@@ -138,7 +138,6 @@ async def _control(settings: "Settings") -> "Controller":
 
 
 def _named(name: str, stages: "tuple[StageView, ...]") -> "StageView":
-    """Return the one stage of this name or id."""
     found = [each for each in stages if name in (each.id, each.name, *each.name.split("+"))]
     if len(found) == 1:
         return found[0]

@@ -64,7 +64,6 @@ def make_checkpoint(
 
 
 def _maker(name: str | None) -> "Family":
-    """Return the family of this name, or the one that is measured where none is named."""
     from antiphon.families.measured import measured_family
     from antiphon.families.registry import family
 

@@ -108,7 +108,6 @@ def make_video(flags: VideoFlags) -> None:
 
 
 def _common(flags: ImageFlags | VideoFlags) -> dict[str, Any]:
-    """Return the members of requests for images and for videos."""
     return {
         "prompt": _prompt(flags.prompt),
         "model": flags.model,

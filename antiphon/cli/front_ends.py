@@ -152,7 +152,6 @@ class FrontEnds:
                 await asyncio.wait(keeping)
 
     async def _start(self, folder: Path, cluster: ClusterClient, stack: AsyncExitStack) -> None:
-        """Make all that front ends need."""
         number, token = self._settings.server.front_ends, cluster_token()
         address = f"unix:{folder}/cluster.sock"
         served = served_to_front_ends(
@@ -196,7 +195,6 @@ class FrontEnds:
         return started.result()[0]
 
     async def _stop_all(self, keeping: Sequence["asyncio.Task[None]"]) -> None:
-        """End all processes that still run."""
         await cancel_and_wait(*keeping)  # first, so that nothing is started again
         for each in self._processes:
             each.is_stopping = True

@@ -103,7 +103,6 @@ class _Conversation:
 
 
 def _read() -> str | None:
-    """Return a line; ``None`` at the end of the talk."""
     while True:
         try:
             text = input("> " if sys.stdin.isatty() else "").strip()

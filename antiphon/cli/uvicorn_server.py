@@ -133,7 +133,6 @@ class ApiServer(uvicorn.Server):
         return num_own - min(self._front_end.publish_connections(num_own))
 
     def _protocol(self) -> asyncio.BaseProtocol:
-        """Return the protocol of a connection, as uvicorn creates it."""
         protocol: asyncio.BaseProtocol = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )

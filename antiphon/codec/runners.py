@@ -35,8 +35,6 @@ class FrameSource(Runner, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _FusedStep:
-    """A step in flight: frames, then audio."""
-
     frames: PendingStep
     audio: PendingAudio | None
 

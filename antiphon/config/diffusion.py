@@ -36,7 +36,6 @@ DIFFUSERS_ACCELERATIONS = frozenset(
 
 
 def _parsed(value: Any) -> Any:
-    """Parse a table given as JSON."""
     if not isinstance(value, str):
         return value
     try:

@@ -61,7 +61,6 @@ def build(models: Sequence[ServedVoice], chats: Sequence[str] = ()) -> Any:
 
 
 def _tabs(model: ServedVoice) -> list[tuple[str, Any]]:
-    """Return titles of tabs, and what fills them."""
     tabs: list[tuple[str, Any]] = []
     if model.voice_design:
         tabs.append(("Voice design", _design))
@@ -81,14 +80,12 @@ def _choose(model: ServedVoice) -> dict[str, gr.components.Component]:
 
 
 def _design(model: ServedVoice) -> dict[str, gr.components.Component]:
-    """Controls that describe a voice."""
     described = gr.Textbox(_DESIGN, label="The voice", lines=2)
     gr.Examples([[text] for text in _DESIGNS], described)
     return {"instructions": described, **_language(model)}
 
 
 def _clone(model: ServedVoice) -> dict[str, gr.components.Component]:
-    """Controls that take a voice from a recording."""
     with gr.Row():
         reference = gr.Audio(
             sources=["upload", "microphone"], type="filepath", format="wav", label="The voice"

@@ -109,7 +109,6 @@ class _UpstreamResponse(Response):
 
 
 async def _until_gone(receive: Receive) -> None:
-    """Return when the browser has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -75,7 +75,6 @@ class ComponentLoader:
         return module
 
     def _read(self, name: str, kind: type[ModuleT], dtype: torch.dtype) -> ModuleT:
-        """Return a network with the weights of its files."""
         folder = self.index.path / name
         progress = self.context.progress_of(name)
         num_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
@@ -103,7 +102,6 @@ class ComponentLoader:
         return loaded
 
     def _drawn(self, folder: Path, kind: type[ModuleT], dtype: torch.dtype) -> ModuleT:
-        """Return a network with random weights, on the device."""
         with init_empty_weights():  # buffers are computed
             network = network_of(folder, kind.__name__)
         kept = {*(network._keep_in_fp32_modules or ())}

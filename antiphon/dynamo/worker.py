@@ -87,7 +87,6 @@ class DynamoEngine(RawEngine):
             await call.aclose()
 
     async def _kept(self, file: bytes, body: Members) -> str:
-        """Store a file of speech, and return its address."""
         media = self._app.state.server.media
         try:
             url: str = await media.keep(file, body["response_format"], Caller(), "")

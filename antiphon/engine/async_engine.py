@@ -159,7 +159,6 @@ class AsyncEngine(ThreadedEngine):
         await self._join()
 
     def _note_end(self, step: PendingStep, ended_s: float) -> None:
-        """Wake the engine's thread at the end of a step."""
         self._commands.put(partial(self._core.note_end, step, ended_s))
 
     def _note_read(self, request: EngineRequest, item: FrameReady | AudioChunk | Latents) -> None:

@@ -186,7 +186,6 @@ class GeneratorEngine(ThreadedEngine):
         return self._stats.snapshot()
 
     def _next_job(self) -> _Job | None:
-        """Wait for a request to run; ``None``: the engine is closed."""
         with self._changed:
             while not self._is_closed:
                 if (request := self._scheduler.schedule()) is not None:

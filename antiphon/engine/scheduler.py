@@ -352,5 +352,4 @@ def _chunk_planner(codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) 
 
 
 def _decoded(requests: Iterable[EngineRequest]) -> list[EngineRequest]:
-    """Return the requests whose frames the codec decodes."""
     return [request for request in requests if request.has_codec]

@@ -88,7 +88,6 @@ class ThreadedEngine(ABC):
             raise self._closed_error()
 
     def _closed_error(self) -> EngineFailedError:
-        """Return the error of all requests of a closed or broken engine."""
         return EngineFailedError(self.failure or _CLOSED)
 
     def _publish_stats(self, *, is_idle: bool = False) -> None:

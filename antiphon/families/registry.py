@@ -221,7 +221,6 @@ def _no_checkpoint(path: Path) -> str:
 
 
 def _configuration(path: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Return the configuration file of a checkpoint and its contents."""
     config = path / "config.json"
     if not config.exists() and (path / _PIPELINE).exists():
         config = path / _PIPELINE

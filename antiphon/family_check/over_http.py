@@ -80,7 +80,6 @@ async def _answer(
     body: Mapping[str, Any],
     capabilities: SpeechCapabilities,
 ) -> Answer:
-    """Send one request; return its answer, whatever it is."""
     bytes_per_s = 2 * capabilities.channels * capabilities.sample_rate_hz
     status, error, arrivals_s, sizes = 0, b"", list[float](), list[int]()
     content = json.dumps(body).encode()

@@ -352,7 +352,6 @@ def write_table(writes: Sequence[RowWrite], packing: Packing) -> list[int]:
 
 
 def _placed(write: RowWrite, packing: Packing) -> _Apply:
-    """Pack one write for PyTorch operations."""
     source = write.source
     rows = packing.add(write.rows)
     values = None if isinstance(source, Tensor) else packing.add_rows(source)

@@ -224,7 +224,6 @@ class Transformer:
         return states
 
     def _is_fused(self, states: States) -> bool:
-        """Return whether fused products compute these states."""
         if not self.norm.backend.has_kernels:
             return False
         some = states if isinstance(states, Tensor) else states.states

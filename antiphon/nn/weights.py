@@ -127,7 +127,6 @@ def open_weights(part: WeightsPart, **how: Unpack[WeightOptions]) -> Iterator[We
 
 
 def _checked(part: WeightsPart) -> dict[str, tuple[Path, TensorHeader]]:
-    """Return files and headers of a layout's tensors."""
     every = read_directory(part.directory, part.stem)
     headers = without(part.others, every)
     if left_out := every.keys() - headers.keys():

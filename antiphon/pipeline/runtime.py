@@ -167,7 +167,6 @@ class LoadedTask:
         assert not is_open, "the last piece closes the text"
 
     async def _encode(self, data: Any) -> Any:
-        """Encode what a request has brought; see `Encode`."""
         request = StageRequest(new_request_id(), Prompt(data=data, num_tokens=1, seed=0))
         async with (
             self._pool.held(self._stages) as handles,
@@ -296,7 +295,6 @@ def _placed(
 
 
 def _denoisers(stages: PooledModel) -> Iterator[LoadContext]:
-    """Yield the contexts of all replicas that denoise."""
     for group, placement in zip(stages.groups, stages.placements, strict=True):
         if group[0].kind is StageKind.DIFFUSION:
             for number in range(placement.num_most):

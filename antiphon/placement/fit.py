@@ -151,7 +151,6 @@ def _in_layers(products: Sequence[Product]) -> list[Product]:
 
 
 def _frame_ms(footprint: Footprint, card: Card, num_streams: int, num_positions: int) -> float:
-    """Return the milliseconds of a frame of all streams, halfway through."""
     kept = num_streams * num_positions / 2 * footprint.position_bytes
     read_ms = (footprint.read_bytes + kept) / (card.bandwidth_gbs * REACHED_BANDWIDTH * 1e6)
     model_ms = decoder_ms = 0.0

@@ -141,7 +141,6 @@ def _stages_named(section: ModelSection) -> Iterator[str]:
 
 
 def _stages(families: Mapping[str, Family]) -> tuple[str, ...]:
-    """Return all names that sections of stages may have."""
     tasks = [task for family in families.values() for task in family.tasks.values()]
     specs = [spec for task in tasks for spec in (*task.pipeline, task.encoder) if spec is not None]
     return tuple(dict.fromkeys([*(spec.name for spec in specs), *_KINDS]))

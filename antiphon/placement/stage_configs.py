@@ -138,7 +138,6 @@ def _stage_id(stage: Mapping[str, Any], number: int) -> int:
 def _section(
     stage: Mapping[str, Any], where: str, translation: Translation
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a placement section for a stage."""
     parallel = _number(stage.get("tensor_parallel_size") or 1, f"{where}: tensor_parallel_size")
     for key, value in stage.items():
         entry = f"{where}: {key}"
@@ -169,7 +168,6 @@ def _section(
 
 
 def _devices(value: Any, parallel: int, entry: str) -> list[str]:
-    """Return the device of each replica; of one that spans several, the first."""
     names = [part.strip() for part in str(value).split(",") if part.strip()]
     if not names or not all(name.isdigit() or name == "cpu" for name in names):
         raise SettingsError(f"{entry}: '{value}' is no list of GPUs' numbers, as 0 or 0,1.")
@@ -190,7 +188,6 @@ def _connectors(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 def _chunks(
     settings: Mapping[str, Any], where: str, translation: Translation
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the codec's chunk settings of a connector."""
     for key, value in settings.items():
         entry = f"{where}: {key}"
         if key == "initial_codec_chunk_frames" and value == 0:

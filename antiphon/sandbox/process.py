@@ -103,7 +103,6 @@ class Sandbox:
 
 
 def _command(*arguments: str) -> list[str]:
-    """Return how a process is started that runs `main`."""
     return [sys.executable, "-I", "-c", _CHILD, *arguments, *sys.path]
 
 

@@ -78,7 +78,6 @@ def restrict_to_computing() -> bool:
 
 
 def _program(machine: _Machine) -> bytes:
-    """Return the filter, in instructions of 8 bytes."""
     refused = _ERRNO | errno.EPERM
     lines = [
         _line(_LOAD, _ARCHITECTURE_AT),

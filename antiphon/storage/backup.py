@@ -214,7 +214,6 @@ def _verify(file: Path, *, unverified: bool) -> None:
 
 
 def _check_manifest(file: Path, archive: tarfile.TarFile, members: list[tarfile.TarInfo]) -> None:
-    """Find out which member is damaged, if one is."""
     contents = {member.name: archive.extractfile(member) for member in members[:-1]}
     manifest = contents.pop(_MANIFEST, None)
     try:

@@ -108,7 +108,6 @@ class ChineseReader(PhonemeReader):
 
 
 def _separate(spans: Sequence[Span]) -> list[Span]:
-    """Return spans in order, with those that overlap as one."""
     separate: list[Span] = []
     numbers: list[int] = []
     for start, stop in spans:
@@ -121,7 +120,6 @@ def _separate(spans: Sequence[Span]) -> list[Span]:
 
 
 def _spoken(text: str, pieces: Sequence[SpokenPiece]) -> tuple[str, list[Span]]:
-    """Return pieces as one text, and what each of its characters stands for."""
     spoken, origins = list[str](), list[Span]()
     for piece in pieces:
         is_word = piece.is_changed and piece.words.isascii() and piece.words[:1].isalnum()
@@ -147,7 +145,6 @@ def _segmenter() -> Any:
 
 @lru_cache(maxsize=1)
 def _syllables() -> Any:
-    """Return the reader of single words."""
     from misaki.zh import ZHG2P
 
     def read(word: str) -> str:

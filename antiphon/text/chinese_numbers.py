@@ -73,7 +73,6 @@ def is_han(token: str) -> bool:
 
 
 def _english_stop(text: str, tokens: TokenizedText, place: int) -> int:
-    """Return the first token from ``place`` on that no English text has."""
     while place < len(tokens):
         character = text[tokens.offset(place)]
         if character in "\n。、《》「」【】（），；：！？" or is_han(tokens.text(place)):
@@ -83,14 +82,12 @@ def _english_stop(text: str, tokens: TokenizedText, place: int) -> int:
 
 
 def _is_english(run: Sequence[str]) -> bool:
-    """Return whether tokens are an English sentence, or an address."""
     words = [each for each in run if each.isascii() and each[0].isalpha()]
     is_sentence = len(words) >= _MIN_ENGLISH_WORDS and sum(map(str.islower, words)) > 1
     return is_sentence or bool(words and ("@" in run or "://" in "".join(run)))
 
 
 def _ends_sentence(tokens: TokenizedText, place: int) -> bool:
-    """Return whether a sentence ends after a mark or at the end of a line."""
     kind, following = tokens.kind(place), tokens.kind(place + 1)
     if kind == ".":
         return following in (SPACE, LINE)
@@ -118,7 +115,6 @@ def _digits(tokens: TokenizedText, place: int) -> str:
 
 
 def _number(tokens: TokenizedText, place: int) -> tuple[int, str]:
-    """Return the token after a number with its groups and decimals, and its words."""
     integer = _digits(tokens, place)
     if not integer:
         return place, ""

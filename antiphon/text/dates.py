@@ -143,7 +143,6 @@ def read_month_first(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _short_month(tokens: TokenizedText, place: int, name: str, *, has_dot: bool) -> Reading | None:
-    """Read the short form of a month without a number after it."""
     text, stop = tokens.text(place), place + 1 + has_dot
     is_month = text not in WORDS_TOO or text in _NO_WORDS
     if has_dot and (is_month or (not ends_here(tokens, stop) and tokens.before(place))):

@@ -45,7 +45,6 @@ def read_formula(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _formula_part(tokens: TokenizedText, place: int, stop: int) -> str | None:
-    """Return the words of one token of a formula, or ``None`` at its end."""
     text, kind = tokens.text(stop), tokens.kind(stop)
     if kind == WORD:
         symbols = element_symbols(text)

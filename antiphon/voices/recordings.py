@@ -88,7 +88,6 @@ class Recordings:
     def _made(
         self, kept: _Kept, decode: _Decode, recording: str | bytes, sample_rate_hz: int
     ) -> Samples:
-        """Return the samples that ``decode`` makes of what is inline, or has made before."""
         content = inline_content(recording, self._use)
 
         def make() -> Samples:

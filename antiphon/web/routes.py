@@ -137,7 +137,6 @@ def _folder(folder: Traversable, policy: str) -> dict[str, Asset]:
 
 
 def _asset(file: Traversable, policy: str) -> Asset:
-    """Read a file; ``policy`` goes with pages."""
     return _made(file.name.rpartition(".")[2], file.read_bytes(), policy)
 
 

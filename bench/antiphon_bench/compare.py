@@ -90,7 +90,6 @@ def _new_errors(
 def _values(
     rounds: tuple[list[list[Record]], list[list[Record]]], prebuffers_s: tuple[float, float]
 ) -> dict[str, tuple[Rounds, Rounds]]:
-    """Return the compared values by round, before and after."""
     first, second = rounds
     found: dict[str, tuple[Rounds, Rounds]] = {
         name: (

@@ -216,7 +216,6 @@ async def drive(part: LoadShare, shared: _Shared | None = None) -> list[Record]:
 
 
 async def _sent(part: LoadShare, client: Client, records: list[Record]) -> None:
-    """Send all requests; the record of each is added to ``records``."""
     await asyncio.sleep(part.starts_s - time.monotonic())
     if part.load.is_open:
         await _strangers(part, client, records)

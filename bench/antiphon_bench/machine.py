@@ -77,7 +77,6 @@ def gpus() -> list[str]:
 
 
 def _output(*command: str) -> str:
-    """Return the output of a command; empty if it fails."""
     try:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True

@@ -97,7 +97,6 @@ def _cells(tag: str, values: Sequence[str]) -> str:
 
 
 def _facts(report: Mapping[str, Any]) -> list[str]:
-    """Return what was measured, and on which hardware, one line each."""
     packages = ", ".join(f"{name} {number}" for name, number in report["packages"].items())
     return [
         f"{report['server']}, measured by {version_of(report)}",
@@ -110,7 +109,6 @@ def _facts(report: Mapping[str, Any]) -> list[str]:
 
 
 def _errors(report: Mapping[str, Any]) -> list[str]:
-    """Return the errors of failed requests, one shortened line each."""
     return [
         f"{cell['cell']}: {shorten(error, _LONGEST_ERROR, placeholder=' ...')}"
         for cell in report["cells"]

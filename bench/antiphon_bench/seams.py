@@ -214,7 +214,6 @@ def _gaps(signal: Signal, rate_hz: int) -> Iterator[SeamFault]:
 
 
 def _ends(signal: Signal, rate_hz: int) -> Iterator[SeamFault]:
-    """Yield a fault for either end of the stream that is no silence."""
     num_samples = max(1, round(_END_S * rate_hz))
     if not len(signal):
         yield SeamFault("truncation", 0.0, "there is no audio")

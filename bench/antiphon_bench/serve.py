@@ -74,7 +74,6 @@ def target_of(
 
 
 def _address(url: str) -> tuple[SplitResult, int]:
-    """Return the parts of a server's address, and its port."""
     address = plain_address(url)
     try:
         parts = urlsplit(url)
@@ -151,7 +150,6 @@ def refuse_empty(loads: Sequence[HttpLoad]) -> None:
 
 
 def _report_done(progress: LoadProgress, load: HttpLoad, num_done: int) -> None:
-    """Report the progress of a load, if it is known."""
     if load.num_requests is not None:
         progress(f"{load_name(load)}, requests", num_done, load.num_requests)
 

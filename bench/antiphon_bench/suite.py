@@ -174,7 +174,6 @@ def run_suite(plan: SuitePlan, progress: LoadProgress) -> dict[str, Any]:
 
 
 def _settings_of(plan: SuitePlan) -> dict[str, Any]:
-    """Return the settings of a plan, other than its cells, for JSON."""
     return {
         "server": plan.adapter.title,
         "voice": plan.voice or plan.adapter.default_voice,

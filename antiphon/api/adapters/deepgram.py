@@ -96,7 +96,6 @@ class SpeakQuery(StrictModel):
         return format
 
     def _raw(self, encoding: Encoding) -> WireFormat | None:
-        """Return the format of bare samples; ``None`` if the encoding has none."""
         if encoding == "linear16":
             return WireFormat.of(AudioFormat.PCM, self.sample_rate or LINEAR16_HZ)
         if encoding not in _TELEPHONE:

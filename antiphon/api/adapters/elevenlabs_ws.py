@@ -58,8 +58,6 @@ async def _serve(
 
 
 class _Context:
-    """One text, its audio in one file."""
-
     def __init__(
         self, socket: Socket, server: ServerState, request: SpeechRequest, format: WireFormat
     ) -> None:

@@ -101,7 +101,6 @@ async def combine_voices() -> dict[str, Any]:
 
 
 def _line(format: AudioFormat, words: WordTimestampCollector | None, audio: bytes) -> bytes:
-    """Return a piece of a file as JSON, with the words that are spoken in it."""
     timestamps = [
         {
             "word": each["word"],

@@ -197,7 +197,6 @@ class MethodMiddleware:
             raise HTTPException(405, f"{message} Allowed: {headers['Allow']}.", headers)
 
     def _declared(self, scope: Scope) -> set[str]:
-        """Return the methods of an address."""
         found = (each for each in self._routes if _matches(each, scope))
         return {method for route in found for method in route.methods or ()}
 

@@ -49,8 +49,6 @@ class BodyMiddleware:
 
 
 class _Body:
-    """One body on its way to the app."""
-
     def __init__(
         self, headers: Headers, receive: Receive, lease: Lease, max_bytes: int, timeout_s: float
     ) -> None:

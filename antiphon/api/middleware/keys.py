@@ -94,7 +94,6 @@ class KeyRing:
         return Caller() if found is None else self._callers[found]
 
     def _found(self, headers: Headers) -> bytes | None:
-        """Return the hash of the key that a request has brought, if it is accepted."""
         given = hashlib.sha256(given_key(headers).encode("latin-1")).digest()
         # All are compared, each in constant time.
         found = [each for each in self._callers if hmac.compare_digest(given, each)]

@@ -130,7 +130,6 @@ class SharedLimitTable:
         return None
 
     def _row(self, name: str) -> int:
-        """Return the row of a name, which is made if there is none."""
         digest = _digest(name)
         row = self._find(digest)
         if row is None:

@@ -95,7 +95,6 @@ class ConnectionListener:
         self._loop.call_later(pause_s, self._resume, listening)
 
     def _accept(self, listening: socket.socket) -> bool:
-        """Take a connection; return whether there was one."""
         try:
             connection, _ = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):

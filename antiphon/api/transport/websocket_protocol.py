@@ -159,7 +159,6 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         return event
 
     def _count_less(self) -> None:
-        """Count what is still held."""
         self._count(min(self._num_counted_bytes, self._num_held_bytes))
 
     @property

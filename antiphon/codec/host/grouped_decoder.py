@@ -86,7 +86,6 @@ class GroupedDecoder(RowDecoder):
     def _decode(
         self, frames: NDArray[Any], state: GroupedState, slot: int, *, is_kept: bool
     ) -> Samples:
-        """Decode frames after a slot's last group; they become its last if they are kept."""
         device = state.state.memory.device
         row = upload([slot], device)
         part = state.state.gather(row)

@@ -78,8 +78,6 @@ class _Launched(Generic[RequestT]):
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step in flight; see `antiphon.engine.runner.PendingStep`."""
-
     runner: "ModelRunner[Any]"
     frames: _Launched[Any]
     states: HiddenStatesCopy | None

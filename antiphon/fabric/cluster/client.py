@@ -116,7 +116,6 @@ class ClusterClient:
     def _run(
         self, call: Coroutine[Any, Any, object], running: set["asyncio.Task[None]"]
     ) -> "asyncio.Task[None]":
-        """Run a call in a task of a set; an error is logged."""
 
         async def run() -> None:
             try:

@@ -58,8 +58,6 @@ class ProcessClusterOptions:
 
 @dataclass(eq=False, slots=True)
 class _Kept:
-    """A replica, whichever process it is in at the moment."""
-
     name: str
     hosting: Hosting
     context: LoadContext

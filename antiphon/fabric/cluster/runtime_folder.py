@@ -39,7 +39,6 @@ def runtime_folders() -> Iterator[Path]:
 
 
 def _locked_folder() -> tuple[Path, int]:
-    """Return a new folder, and the descriptor of its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)

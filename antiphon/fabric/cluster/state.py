@@ -309,7 +309,6 @@ class ClusterState:
         member.retry_at_s = now_s + wait_s
 
     def _fail(self, hosted: HostedStage, failure: str) -> None:
-        """Fail all front ends that wait for a stage."""
         hosted.failure = failure
         hosted.version += 1
         self.num_changes += 1

@@ -12,8 +12,6 @@ from antiphon.stages.base import StageItem, StageRequest
 
 @dataclass(slots=True)
 class _Count:
-    """Counts of a stream's items."""
-
     samples: int = 0
     frames: int = 0
     words: int = 0

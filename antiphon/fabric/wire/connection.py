@@ -165,7 +165,6 @@ class WireConnection(asyncio.BufferedProtocol):
             self.abort(f"The other side sent what no process of this cluster sends: {error}.")
 
     def _take_step(self, data: bytes | None) -> None:
-        """Take the next step of the handshake."""
         assert self._handshake is not None
         assert self._transport is not None
         step = next(self._handshake) if data is None else self._handshake.send(data)

@@ -277,8 +277,6 @@ class RpcPeer:
 
 
 class _IncomingStream:
-    """Items of a stream that were received and not read yet."""
-
     __slots__ = ("_loop", "_waiter", "items")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -93,7 +93,6 @@ class StageServer:
     async def _host(
         self, specs: Sequence[StageSpec], context: LoadContext
     ) -> AsyncGenerator[ProgressNews | str, None]:
-        """Load stages: yield the progress, and last the id of the stage."""
         progress = ProgressRelay()
         context = replace(context, progress=progress.note)
         loading = asyncio.create_task(self._fabric.host(specs, context, Placement()))

@@ -59,7 +59,6 @@ def _facts(config: CausalLMConfig) -> Facts:
 
 
 def _check_text(found: Findings, path: Path, config: CausalLMConfig) -> None:
-    """Check the files of tokenizer and chat template."""
     from antiphon.families.causal_lm.chat_template import load_chat_markup
     from antiphon.families.causal_lm.tokenizer import load_tokenizer
 

@@ -154,7 +154,6 @@ def load_config(path: Path) -> CausalLMConfig:
 
 
 def _refuse_windows(text: ConfigSection, layout: _Layout) -> None:
-    """Refuse layers with sliding-window attention."""
     if layout.is_windowed and text.boolean("use_sliding_window", False):
         raise text.error("use_sliding_window", "is true; sliding windows are not supported")
     if layout.is_windowed and "sliding_attention" in (text.values.get("layer_types") or ()):
@@ -183,7 +182,6 @@ def transformer_config(text: ConfigSection, default_theta: float = 10000.0) -> T
 
 
 def _rope_scaling(rope: ConfigSection, max_positions: int) -> RopeScaling | None:
-    """Read the scaling of the rotary embedding."""
     kind = rope.text("rope_type")
     rope.expect("partial_rotary_factor", 1, 1.0, default=1.0)
     original = rope.integer("original_max_position_embeddings", max_positions)

@@ -179,7 +179,6 @@ def _token_start(start: SlotStart[CausalLMRequest]) -> TokenStart:
 
 
 def _bits(numbers: Tensor) -> Tensor:
-    """Return the bits of f32 numbers as integers."""
     return numbers.view(torch.int32).long()
 
 

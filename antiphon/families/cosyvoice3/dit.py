@@ -240,7 +240,6 @@ class DiT:
     def _velocity(
         self, step: int, states: Tensor, context: Tensor, where: "DiTPass | ChunkRows"
     ) -> Tensor:
-        """Return the velocity of a step with classifier-free guidance."""
         if isinstance(where, DiTPass):
             for layer, block in enumerate(self.blocks):
                 states = block(states, self.times[step, layer], context[layer], where)

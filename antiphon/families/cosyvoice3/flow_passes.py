@@ -135,7 +135,6 @@ class MelFlowPasses:
             due.mel.append(frames[first : first + MEL_FRAMES_PER_TOKEN * num_taken])
 
     def _next(self, due: Due, width: int) -> ChunkPass:
-        """Return a stream's next pass over ``width`` tokens."""
         stream, reference = due.stream, due.stream.reference
         num_reference, num_pinned = len(reference.tokens), len(reference.mel)
         number = num_reference + stream.num_in_chunks

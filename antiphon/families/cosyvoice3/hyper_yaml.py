@@ -63,7 +63,6 @@ def read_hyper_yaml(file: Path) -> ConfigSection:
 
 
 def _resolved(value: Any, top: dict[str, Any]) -> Any:
-    """Return a value with references to top-level keys resolved."""
     if isinstance(value, _Reference):
         return _product(value, top)
     if isinstance(value, dict):

@@ -41,8 +41,6 @@ class SplitStreamConv(StreamConv):
 
 @dataclass(frozen=True, slots=True)
 class _ActivatedConv:
-    """A convolution preceded by a snake activation."""
-
     conv: StreamConv
     snake: Snake
 

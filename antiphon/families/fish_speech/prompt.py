@@ -213,7 +213,6 @@ class FishSpeechPrompter(CloningPrompter):
         )
 
     def _imitated(self, options: FishSpeechOptions) -> Imitated | None:
-        """Return the reference voice of the request, ``None`` without one."""
         voice = options.ref_audio
         if voice is None:
             return None

@@ -145,7 +145,6 @@ class GlmImageDenoiser(FlowDenoiser):
         return (1, channels, image.height // LATENT_PIXELS, image.width // LATENT_PIXELS)
 
     def _num_positions(self, image: ImagePrompt) -> int:
-        """Return how many positions of the transformer an image takes."""
         _, _, height, width = self._shape(image)
         return height * width // self._patch**2
 

@@ -84,7 +84,6 @@ def positions_of(num_ids: int, sources: Sequence[SourceImage], drawn: Sequence[G
 
 
 def _text(start: int, length: int) -> Positions:
-    """Return the positions of so many ids of text."""
     return np.repeat(np.arange(start, start + length)[:, None], 3, axis=1)
 
 

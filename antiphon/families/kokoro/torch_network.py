@@ -99,7 +99,6 @@ def build_model(path: Path, file: Path | None) -> KokoroModel:
 
 
 def _channels(file: Path, weights: Mapping[str, Tensor]) -> tuple[int, int]:
-    """Return `KokoroConfig.decoder_channels` of the weights of a file."""
     sizes = {name: weights.get(f"decoder.{name}.weight") for name in ("encode.conv1", "asr_res.0")}
     for name, found in sizes.items():
         if found is None:
@@ -109,7 +108,6 @@ def _channels(file: Path, weights: Mapping[str, Tensor]) -> tuple[int, int]:
 
 
 def _read(file: Path) -> dict[str, Tensor]:
-    """Return the tensors of all parts, by part and name."""
     parts = read_torch_file(file)
     if not isinstance(parts, dict) or not all(isinstance(each, dict) for each in parts.values()):
         raise ModelLoadError(f"{file}: cannot be read: it does not hold weights in parts.")

@@ -299,5 +299,4 @@ def _in_front(codes: Tensor, flags: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _span(slots: Tensor, groups: Tensor, num_groups: Tensor, count: int) -> Span:
-    """Return the span of groups of ``count`` positions, in streams of ``num_groups``."""
     return Span(slots, groups[:, :1] * count, num_groups * count)

@@ -262,7 +262,6 @@ class MiMoAudioCodec:
         return each.num_late > 0 or any(ids[place] == self._empty_id for place in each.places)
 
     def _pass(self, passes: Sequence[GroupPass], frames: Tensor, state: StageState) -> Tensor:
-        """Run one pass over several slots."""
         size = round_up(len(passes), state.sizes)
         written = np.zeros((size, 1 + 2 * PASS_GROUPS), np.int64)
         written[:, 0] = state.padding

@@ -256,7 +256,6 @@ def _places(path: Path) -> list[Path]:
 
 
 def _expect_known(top: ConfigSection) -> None:
-    """Refuse an unsupported kind of audio tokenizer."""
     for key, value in (
         ("activation_function", "gelu"),
         ("position_embedding_type", "rope"),

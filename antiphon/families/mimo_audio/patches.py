@@ -197,7 +197,6 @@ class GroupDecoder:
     def _draw(
         self, logits: Tensor, due: DueCodes, rows: SamplingRows, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Draw all due codes at once, ``[num_rows, num_due]``."""
         wide = logits[:, due.columns].float().masked_fill(due.forbidden, -torch.inf)
         flat = (wide.flatten(0, 1), rows, noise[:, due.places].flatten(0, 1))
         codes, scores = self.heads.backend.sample(*flat)
@@ -205,7 +204,6 @@ class GroupDecoder:
 
 
 def _repeated(rows: SamplingRows, count: int) -> SamplingRows:
-    """Return sampling parameters with each row repeated ``count`` times."""
     return SamplingRows(
         temperature=rows.temperature.repeat_interleave(count),
         top_k=rows.top_k.repeat_interleave(count),

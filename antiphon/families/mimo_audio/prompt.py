@@ -139,7 +139,6 @@ class MiMoAudioPrompter(CloningPrompter):
         return np.concatenate(groups), num_common
 
     def _codes(self, given: NDArray[np.float32] | PreparedVoice) -> NDArray[np.int64]:
-        """Return the codes of a voice, ``[num_frames, num_channels]``."""
         if not isinstance(given, PreparedVoice):
             return self.features(given, [CODES])[CODES]
         config, codes = self._config, given.ref_codes

@@ -82,7 +82,6 @@ def inspect(path: Path) -> Inspection:
 
 
 def _check_code(path: Path, kind: str) -> ConfigSection:
-    """Return a configuration after checking that class, code and weights exist."""
     config = ConfigSection.read(path / "config.json")
     named = config.section("auto_map", {}).text(kind)
     if "--" in named:
@@ -117,7 +116,6 @@ def _voices(directory: Path) -> dict[str, MossVoice]:
 
 
 def _transcript(file: Path) -> str | None:
-    """Return the contents of a file; ``None`` if it is missing or blank."""
     if not file.is_file():
         return None
     try:

@@ -111,7 +111,6 @@ class MossGenerator:
             raise EngineError("The model ended without any audio.")
 
     def _arguments(self, asked: MossPrompt, sampling: Sampling, folder: Path) -> dict[str, Any]:
-        """Return the arguments of the official streaming method."""
         recording = asked.voice.recording
         assert sampling.temperature is not None, "the prompter fills defaults in"
         temperature = drawn_temperature(sampling.temperature)

@@ -70,7 +70,6 @@ def _load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor], p
 
 
 def _read_weights(path: Path) -> Mapping[str, torch.Tensor]:
-    """Read all weight files; no code is run."""
     weights: dict[str, torch.Tensor] = {}
     tensor_files = sorted(path.glob("*.safetensors"))
     for file in tensor_files or sorted(path.glob("pytorch_model*.bin")):

@@ -80,7 +80,6 @@ def decoder_of(
 
 
 def _code_tables(weights: Weights, num_quantizers: int) -> list[Tensor]:
-    """Return the codebooks of all quantizers, projected by the projection of their kind."""
     tables = []
     for kind, number in (("first", _NUM_SEMANTIC), ("rest", num_quantizers - _NUM_SEMANTIC)):
         name = f"decoder.quantizer.rvq_{kind}"

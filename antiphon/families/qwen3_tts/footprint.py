@@ -85,7 +85,6 @@ def num_model_weights(config: Qwen3TTSConfig, quantize: str | None = None) -> in
 
 
 def _num_kernels(products: list[Product]) -> int:
-    """Return the number of kernels of products, with an attention for each QKV product."""
     return len(products) + sum(each.weight.endswith(".qkv") for each in products)
 
 

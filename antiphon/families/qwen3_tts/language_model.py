@@ -237,7 +237,6 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
     def _sample_first(
         self, hidden: Tensor, inputs: Inputs, frames: Frames, noise: Tensor, reach: SamplingReach
     ) -> None:
-        """Draw group 0."""
         rows = self._talker_sampling.rows(inputs.slots, reach)
         occurred = self.has_occurred[inputs.slots]
         logits = self.talker.head(hidden).float()
@@ -255,7 +254,6 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
         self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
 
     def _noise(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """Return the noise of group 0, and of the groups after it."""
         noise = self.talker.head.backend.gumbel_noise
         seeds, frames = self.slots.seeds[inputs.slots], inputs.frames
         first = noise(seeds, frames, self._group_0, self.talker.config.vocab_size)[:, 0]

@@ -131,7 +131,6 @@ class Qwen3TTSPrompter(CloningPrompter):
         )
 
     def _max_frames(self, request: SpeechRequest, num_slow_frames: int) -> int:
-        """Return the most frames of a text by its slow frames."""
         most = frame_budget(
             num_slow_frames,
             is_instructed=bool(instructions_of(self._config, request.instructions)),
@@ -141,14 +140,12 @@ class Qwen3TTSPrompter(CloningPrompter):
 
 
 def _check_length(prompt: Qwen3TTSPrompt) -> None:
-    """Refuse a prompt that leaves no room for speech."""
     limit = MAX_POSITIONS - RESERVED_FRAMES
     param = "ref_audio" if prompt.num_reference_frames > limit // 2 else "input"
     check_prompt_length(prompt.num_prefilled, limit, param)
 
 
 def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
-    """Complete a request's sampling with the checkpoint's defaults."""
     samples = defaults.do_sample if asked.do_sample is None else asked.do_sample
     checkpoint = Sampling(
         temperature=defaults.temperature * samples,

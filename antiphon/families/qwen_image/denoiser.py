@@ -59,7 +59,6 @@ class QwenImageDenoiser(PackedDenoiser):
         return in_groups(states, length, partial(self._pass, text=text, context=context))
 
     def _pass(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
-        """Run the transformer with one of the texts."""
         embeds, mask = _padded([state.inputs[text] for state in states])
         data: ImagePrompt = states[0].prompt.data
         height, width = self.config.latent_size(data)

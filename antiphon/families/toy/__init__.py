@@ -16,7 +16,6 @@ _HERE = Folder(__name__)
 
 
 def _drawing(made: ItemKind) -> tuple[StageSpec, ...]:
-    """Return the stages of a task that draws."""
     return (
         _HERE.generator("text_encoder", "text_encoder:ToyTextEncoder", produces=ItemKind.LATENTS),
         _HERE.diffusion("denoiser", "denoiser:ToyDenoiser"),

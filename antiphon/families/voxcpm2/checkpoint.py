@@ -207,7 +207,6 @@ def _decoder_layers(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
 
 
 def _units(name: str, numbers: range, channels: int) -> Iterator[tuple[str, Shape]]:
-    """Yield the layers of residual units."""
     for unit in numbers:
         yield f"{name}.{unit}.block.0", (channels,)
         yield f"{name}.{unit}.block.1", (channels, 1, _KERNEL)

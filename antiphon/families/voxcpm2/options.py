@@ -133,7 +133,6 @@ def choose_imitation(
 
 
 def _halves(voice: PreparedVoice, frame_size: int) -> tuple[Patches, Patches]:
-    """Return the patches of a voice for reference and for continuation."""
     patches = voice.ref_features
     if voice.family != FAMILY_NAME or patches is None:
         raise _refused(

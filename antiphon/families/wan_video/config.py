@@ -169,7 +169,6 @@ def _boundary_ratio(settings: ConfigSection) -> float | None:
 
 
 def _check(config: WanConfig, index: ModelIndex) -> None:
-    """Refuse components that do not fit each other."""
     if config.transformer.image_dim:
         index.check("image_encoder", *IMAGE_ENCODERS)
         index.check("image_processor")

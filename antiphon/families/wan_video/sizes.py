@@ -47,7 +47,6 @@ def make_checkpoint(path: Path, making: Making) -> None:
 
 
 def _tokenizer() -> Any:
-    """Return a tokenizer of letters and a few words."""
     pieces = {"<pad>": 0.0, "</s>": 0.0, "<unk>": 0.0, "▁": -2.0}
     pieces |= {f"▁{word}": -3.0 for word in _WORDS.split()}
     pieces |= {letter: -6.0 for letter in string.printable if not letter.isspace()}

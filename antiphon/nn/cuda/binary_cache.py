@@ -33,7 +33,6 @@ def cached(inputs: tuple[object, ...], compile_program: Callable[[], bytes]) -> 
 
 
 def _loaded(key: str) -> bytes | None:
-    """Return the program of a key, ``None`` if no undamaged one is stored."""
     try:
         path = _manager(key).get_file(_FILE)
         content = b"" if path is None else Path(path).read_bytes()

@@ -176,7 +176,6 @@ def unit_program(
 def _program(
     width: int, num_taps: int, dilation: int, rate: int, keeps_sum: bool, device: torch.device
 ) -> Program:
-    """Return a program, loaded once for all decoders of a device."""
     definitions = definitions_of(width, num_taps, dilation=dilation, rate=rate, keeps_sum=keeps_sum)
     num_blocks = torch.cuda.get_device_properties(device).multi_processor_count
     macros = {**definitions, "BLOCKS": num_blocks}

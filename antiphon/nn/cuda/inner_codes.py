@@ -153,7 +153,6 @@ class InnerCodes:
 
 @cache
 def _program(device: torch.device, num_layers: int, num_groups: int) -> Program:
-    """Return the program, compiled once for all models of a size."""
     definitions = definitions_of(num_layers, num_groups)
     return load_program(source(), "inner_codes", definitions, _NUM_THREADS, device)
 

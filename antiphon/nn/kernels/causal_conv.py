@@ -140,7 +140,6 @@ def causal_conv(
 
 
 def _fitted(config: KernelConfig, conv: ConvWeights, x: Tensor) -> KernelConfig:
-    """Return a config adapted to the weights and the device."""
     inputs, num_warps, num_stages = config.inputs, config.num_warps, config.num_stages
     if conv.rest is not None:
         inputs, num_stages = _SPLIT_INPUTS, _SPLIT_STAGES

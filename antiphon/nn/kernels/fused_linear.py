@@ -175,7 +175,6 @@ class FusedLinear:
 
 
 def _parted(linear: Tensor | Scaled) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return weight, scales and bias."""
     if isinstance(linear, Tensor):
         return linear, None, None
     return linear.weight, linear.scales, linear.bias

@@ -229,7 +229,6 @@ def _tile_of_64(shape: ProductShape, num_stages: int = 6) -> WideTile:
 
 
 def _measured_tile(shape: ProductShape, num_rows: int) -> WideTile | None:
-    """Return the tile that was measured to be the fastest, if any."""
     key = shape.num_outputs, shape.num_inputs, shape.num_halves
     entries = _MEASURED_TILES.get(key, ()) if shape.itemsize == 2 else ()
     return next((tile for most_rows, tile in entries if num_rows <= most_rows), None)

@@ -68,7 +68,6 @@ def split_conv(joined: Tensor, weight: SplitWeight) -> Tensor:
 
 
 def _tile(num_columns: int, num_outputs: int) -> tuple[int, int, int]:
-    """Return the outputs and columns of a program, and its warps."""
     if num_columns * num_outputs < _MANY_NUMBERS:
         return 32, 32, 4
     return (64 if num_outputs % 64 == 0 else 32), 128, 4

@@ -204,7 +204,6 @@ def _draw_candidate(
     NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, KEPT: tl.constexpr, FEW: tl.constexpr,
     IS_ADJUSTED: tl.constexpr, IS_CUDA: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Draw one of a row's candidates."""
     await_others(PDL)
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row)

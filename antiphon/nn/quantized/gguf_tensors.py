@@ -132,7 +132,6 @@ class GGUFRows:
 
 
 def _values(header: GGUFHeader, data: "np.ndarray[Any, np.dtype[np.uint8]]") -> Any:
-    """Return the values of whole rows in float32."""
     data = np.ascontiguousarray(data).reshape(-1, header.num_bytes // math.prod(header.shape[:-1]))
     if header.dtype == "F32":
         return data.view(np.float32)

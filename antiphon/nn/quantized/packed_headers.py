@@ -202,7 +202,6 @@ class _Weight:
         num_dimensions: int | None = None,
         shape: Shape | None = None,
     ) -> None:
-        """Check type and shape of a part."""
         header = self._header(part)
         if header.dtype not in dtypes:
             raise self._error(part, f"is {header.dtype}, not {' or '.join(dtypes)}")
@@ -217,7 +216,6 @@ class _Weight:
 
 
 def _bytes(file: Path, header: TensorHeader) -> bytes:
-    """Return the values of a small tensor."""
     try:
         with file.open("rb") as stream:
             stream.seek(header.start)

@@ -124,7 +124,6 @@ def _group_size(section: ConfigSection) -> int | None:
 
 
 def _pair(section: ConfigSection, key: str) -> tuple[int, int] | None:
-    """Return the outputs and inputs of a block."""
     if section.values.get(key) is None:
         return None
     sizes = section.integers(key)

@@ -150,7 +150,6 @@ class TextSpokenChat(SpokenChat):
         await self._utterance.close()
 
     def _push(self, written: str, text: str) -> None:
-        """Speak ``text``, the spoken form of ``written``."""
         self.transcript.write(written, text)
         if not self._has_text:
             text, self._unsaid = self._unsaid + text, ""

@@ -267,7 +267,6 @@ class JobRunner:
             logger.error("the job %s: %s", job.id, error.message)
 
     async def _done(self, job: Job, account: JobAccount) -> JobResult:
-        """Do a job and keep what comes of it."""
         work = await self.workers.run(self._plan, job)
         place = JobPlace(
             folder=self._folder / job.id,
@@ -322,7 +321,6 @@ class JobRunner:
             self._forget(job)
 
     def _forget(self, job: Job) -> None:
-        """Remove all that is on the disk of a job."""
         shutil.rmtree(self._folder / job.id, ignore_errors=True)
         try:
             self.media.delete_folder(_media_folder(job))

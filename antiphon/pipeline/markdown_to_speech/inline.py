@@ -84,7 +84,6 @@ class Inline:
         return num_read
 
     def _within(self, text: str) -> None:
-        """Read a text that is complete, as that of a link."""
         at, before = 0, self.before
         while at < len(text):
             at += self.read(text, at, is_last=True)

@@ -133,16 +133,12 @@ class WordReplacer:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What is read instead of a word."""
-
     text: str
     num_characters: int
     num_tokens: int
 
 
 class _Tree:
-    """Words by their tokens."""
-
     def __init__(self) -> None:
         self._next: dict[str, _Tree] = {}
         self._reading: _Reading | None = None

@@ -175,7 +175,6 @@ class SegmentStream:
         return None
 
     async def _open_late(self, context: SegmentContext) -> StageStream:
-        """Open the stream of a text that is read token by token."""
         prompter = context.model.prompter
         assert isinstance(prompter, LateText), "the capabilities have late_text"
         text = self._segment.text

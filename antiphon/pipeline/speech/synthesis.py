@@ -114,7 +114,6 @@ class SegmentMixer:
         return wanted_s if boundary is Boundary.SENTENCE else max(wanted_s, pause_s or 0.0)
 
     def _placed(self, time: WordTime) -> WordTime:
-        """Return the time of a word of the segment in the stream."""
         begin_s, speed = self._segment_start_s, self._speed
         start_s, end_s = begin_s + time.start_s / speed, begin_s + time.end_s / speed
         return replace(time, start_s=start_s, end_s=end_s)

@@ -190,7 +190,6 @@ class VoiceService:
         self._database.close()
 
     async def _prepared(self, stored: StoredVoice, model: SpeechModel) -> PreparedVoice:
-        """Return the model's encoding of a voice, or encode it again."""
         identity = await self._identity(model)
         kept = await self.workers.run(self._cache.find, stored.content_hash, identity, stored.name)
         if kept is not None:
@@ -208,7 +207,6 @@ class VoiceService:
         return made
 
     async def _made(self, voice: NewVoice, model: SpeechModel) -> PreparedVoice:
-        """Encode a voice, and check that the model can speak with it."""
         if voice.kind == "speaker_embedding":
             made = PreparedVoice(
                 name=voice.name,

@@ -118,7 +118,6 @@ def bench_chat(flags: ChatBenchFlags) -> None:
 
 
 def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
-    """Measure answers that are spoken."""
     from antiphon_bench.spoken_chat import SpokenLoad, measure_spoken, spoken_target
 
     of_models = ("random", "family", "task", "max_slots", "device", "dtype")
@@ -139,7 +138,6 @@ def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
 
 
 def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
-    """Measure a model in this process."""
     import asyncio
 
     from antiphon.config.sources import load_settings

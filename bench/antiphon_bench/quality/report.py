@@ -185,7 +185,6 @@ def _understood(recordings: Sequence[SpeechRecording], whisper: str | None) -> l
 def _speakers(
     recordings: Sequence[SpeechRecording], reference: SpeechRecording | None
 ) -> list[dict[str, Any]]:
-    """Return how like the others each recording is, and how like the reference."""
     from antiphon_bench.quality.speaker_vectors import SpeakerVectors, similarity
 
     encoder = SpeakerVectors()

@@ -101,7 +101,6 @@ class OmniTalker(TokenModel[TalkerRequest]):
                 uploads.write(self._last_replies, np.array([slot]), np.array([last]))
 
     def _put(self, places: Tensor, states: Tensor) -> None:
-        """Write states at slots and numbers."""
         self._replies[places[0], places[1]] = self._projection(states.to(self.like.dtype))
 
     def embed_prompts(self, spans: Sequence[PromptSpan[TalkerRequest]]) -> Tensor:
@@ -116,7 +115,6 @@ class OmniTalker(TokenModel[TalkerRequest]):
     def _read(
         self, span: PromptSpan[TalkerRequest]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return states and codes in a span of positions."""
         request = span.request
         known, num_known = request.prompt.states, len(request.prompt.states)
         begin = self._begins[request.prompt.voice]

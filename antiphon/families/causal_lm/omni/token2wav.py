@@ -169,7 +169,6 @@ class Token2Wav:
         return audio
 
     def _window(self, rows: Sequence[tuple[OmniStream, Tensor]]) -> FlowWindow:
-        """Return the next block and the one after it of each stream, padded."""
         size, device = self._block_size, self._flow.device
         streams = [stream for stream, _ in rows]
         codes = torch.zeros(len(rows), 2 * self.group_frames, dtype=torch.int64, device=device)

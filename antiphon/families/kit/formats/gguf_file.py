@@ -99,8 +99,6 @@ def read_gguf(path: Path) -> GGUFFile:
 
 
 class _Reader:
-    """Reads values one after the other."""
-
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self._path = path
         self._data = data

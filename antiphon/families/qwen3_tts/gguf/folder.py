@@ -162,7 +162,6 @@ def _named(gguf: GGUFFile, names: str, values: str) -> dict[str, Any]:
 
 
 def _generation(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents of generation_config.json."""
     prefix = "generation."
     return {
         key.removeprefix(prefix).replace("subtalker_do_sample", "subtalker_dosample"): (
