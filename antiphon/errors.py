@@ -142,10 +142,11 @@ class UnspeakableTextError(InvalidRequestError):
 
     code = "unspeakable_text"
 
-    def __init__(self, voice: str, words: tuple[str, ...]) -> None:
-        shown = ", ".join(f"'{word}'" for word in words[:5])
+    def __init__(self, words: tuple[str, ...], voice: str = "") -> None:
+        shown = ", ".join(f"'{word[:40]}'" for word in words[:5])
         more = ", ..." if len(words) > 5 else ""
-        reason = f"the voice '{voice}' can speak none of it: {shown}{more}"
+        speaker = f"voice '{voice}'" if voice else "voice"
+        reason = f"the {speaker} can speak none of it: {shown}{more}"
         super().__init__(f"Invalid 'input': {reason}.", param="input")
         self.words = words
 

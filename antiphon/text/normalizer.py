@@ -1,6 +1,6 @@
 """Numbers, signs and abbreviations written out in English words, in text that arrives in pieces."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from antiphon.text.offset_map import OffsetMap
 from antiphon.text.plain_words import PlainWords
@@ -50,6 +50,11 @@ class Normalizer:
         self._num_in_group = 0
         self._has_letters = self._is_foreign = self._is_written = False
         self._last = ""
+
+    @property
+    def unspoken(self) -> Sequence[str]:
+        """What has been left out of a text that is written in words alone."""
+        return self._plain.unspoken if self._plain is not None else ()
 
     def push(self, text: str, *, is_last: bool = False) -> str:
         """Return what has become certain with more text; nothing is held back of the last."""
@@ -124,7 +129,7 @@ class Normalizer:
             if is_separate and self._last.isalnum() and part[:1].isalnum():
                 part = f" {part}"
             if self._plain is not None:
-                part = self._plain.push(part)
+                part = self._plain.push(part, part if piece.is_changed else sent)
             if part == sent:
                 self._offsets.copy(len(part))
             else:

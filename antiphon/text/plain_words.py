@@ -1,5 +1,6 @@
 """Text in the letters and marks that a model knows which was taught plain English alone."""
 
+import re
 import unicodedata
 from functools import lru_cache
 from string import ascii_letters
@@ -8,28 +9,48 @@ from antiphon.text.number_words import spelled
 
 _KNOWN = frozenset(f"{ascii_letters} \"',-.:;?!")
 _CLOSING = frozenset(",.:;?!")
+_WORDS = (
+    "L",
+    "N",
+    "Sc",
+    "Sm",
+    "So",
+)  # categories of what counts as left out, and of what may follow it
+_JOINED = (*_WORDS, "M", "Cf", "Sk")
+_MAX_RUN = 50
 _KNOWN_AS = {
     **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
     **dict.fromkeys("\u2010\u2011\u2012\u2013", "-"),
     **dict.fromkeys("\u2014\u2015", ", "),
-    **{"\u2026": "...", "\u00df": "ss", "\u00e6": "ae", "\u00c6": "Ae", "\u0153": "oe"},
-    **{"\u00f8": "o", "\u00d8": "O", "\u0142": "l", "\u0141": "L", "\u0111": "d", "\u0131": "i"},
+    **{"\u2026": "...", "\u00df": "ss", "\u00fe": "th", "\u00de": "Th", "\u0131": "i"},
 }
+_LATIN = re.compile(r"LATIN (SMALL|CAPITAL) (?:LETTER|LIGATURE) ([A-Z]{1,2})(?: WITH .+)?")
 
 
 class PlainWords:
     """Makes a text plain that arrives in parts: a letter first, a mark last.
 
     Spaces wait for what follows; none precede a mark that ends something.
+
+    Attributes:
+        unspoken: words, signs and emoji that were left out, in order.
     """
 
     def __init__(self) -> None:
+        self.unspoken: list[str] = []
+        self._is_run = False  # the last of `unspoken` may go on
         self._last = self._space = ""
 
-    def push(self, part: str) -> str:
-        """Return a part in plain letters and marks, possibly nothing."""
+    def push(self, part: str, sent: str) -> str:
+        """Return a part in plain letters and marks, possibly nothing.
+
+        Args:
+            sent: the characters of it that count if they are left out.
+        """
         plain: list[str] = []
+        for character in sent:
+            self._note(character, is_left_out=not _plain(character).strip())
         for character in "".join(map(_plain, part)):
             if character == " ":
                 self._space = character
@@ -38,6 +59,16 @@ class PlainWords:
                 plain += (space, character)
                 self._last, self._space = character, ""
         return "".join(plain)
+
+    def _note(self, sent: str, *, is_left_out: bool) -> None:
+        """Add a character to `unspoken` if it counts; joiners go with what they follow."""
+        category = unicodedata.category(sent) if is_left_out else ""
+        if self._is_run and category.startswith(_JOINED):
+            if len(self.unspoken[-1]) < _MAX_RUN:
+                self.unspoken[-1] += sent
+        else:
+            self._is_run = category.startswith(_WORDS)
+            self.unspoken += sent if self._is_run else ()
 
     def end(self) -> str:
         """Return what ends the text: a model that was taught sentences goes on without a mark."""
@@ -53,6 +84,8 @@ def _plain(character: str) -> str:
         return _KNOWN_AS[character]
     if character.isdecimal():
         return f" {spelled(character)} "
+    if named := _LATIN.fullmatch(unicodedata.name(character, "")):
+        return named[2].capitalize() if named[1] == "CAPITAL" else named[2].lower()
     parts = unicodedata.normalize("NFKD", character)
     letters = "".join(each for each in parts if each in _KNOWN)
     is_mark = unicodedata.category(character)[0] == "M" or unicodedata.category(character) == "Cf"

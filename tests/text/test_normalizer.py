@@ -48,6 +48,7 @@ def test_what_is_not_understood_stays(text: str) -> None:
         ("\u4f60\u597d\u3002", ""),
         ("...", ""),
         ("...so <b>it</b> is", "so it is."),
+        ("\u0152uvre \u00f8re \u0126al", "Oeuvre ore Hal."),
     ],
 )
 def test_models_of_words_alone_get_plain_letters(text: str, read: str) -> None:
@@ -58,6 +59,26 @@ def test_models_of_words_alone_get_plain_letters(text: str, read: str) -> None:
         assert offsets.num_made == len(read)
         start, stop = offsets.origin(len(read) - 2, len(read) - 1)
         assert 0 <= start < stop <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "unspoken"),
+    [
+        ("Hello \u4f60\u597d, \U0001f389!", ["\u4f60\u597d", "\U0001f389"]),
+        (
+            "\u041f\u0440\u0438\u0432\u0435\u0442. \U0001f44d\U0001f3fd",
+            ["\u041f\u0440\u0438\u0432\u0435\u0442", "\U0001f44d\U0001f3fd"],
+        ),
+        ("caf\u00e9 <b>42</b> \u2026 $5 \u2014 *so*", []),
+    ],
+)
+def test_what_models_of_words_alone_leave_out_is_listed(text: str, unspoken: list[str]) -> None:
+    whole, written = Normalizer(words_only=True), Normalizer(words_only=True)
+    whole.push(text, is_last=True)
+    for character in text:
+        written.push(character)
+    written.push("", is_last=True)
+    assert whole.unspoken == written.unspoken == unspoken
 
 
 @given(st.text(max_size=40))

@@ -5,7 +5,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from antiphon.audio.encode import max_bytes_per_s
+from antiphon.concurrency import Workers
 from antiphon.contracts.types import AudioChunk, Ended, SpeechStream
+from antiphon.errors import UnspeakableTextError
 from antiphon.formats import AudioFormat
 from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S, JobFiles
 from antiphon.pipeline.jobs.work import JobAccount, JobPlace
@@ -100,14 +102,12 @@ class JobPlan:
                     checkpoints = SegmentCheckpoints(
                         folder, workers, spoken.segment_done, spend=budget.spend
                     )
-                    async with aclosing(part.open(checkpoints)) as events:
-                        async for event in events:
-                            if isinstance(event, AudioChunk):
-                                await workers.run(files.write, event.samples)
-                            else:
-                                spoken.total = both_ended(spoken.total, event)
+                    ended = await _spoken_into(files, part.open(checkpoints), workers)
+                    spoken.total = both_ended(spoken.total, ended)
                     spoken.share += spoken.part_share
                 await workers.run(files.end_chapter, chapter.title)
+            if spoken.total.unspoken and not spoken.num_segments:
+                raise UnspeakableTextError(spoken.total.unspoken)
             kept = await workers.run(files.hand_over, place.media, place.media_folder)
         finally:
             files.close()
@@ -119,6 +119,21 @@ class JobPlan:
             output_tokens=spoken.total.usage.output_tokens,
             unspoken=spoken.total.unspoken,
         )
+
+
+async def _spoken_into(files: JobFiles, speech: SpeechStream, workers: Workers) -> Ended:
+    """Write a part; one of which its voice can speak nothing is left out, as sentences are."""
+    ended = Ended("stop")
+    try:
+        async with aclosing(speech) as events:
+            async for event in events:
+                if isinstance(event, AudioChunk):
+                    await workers.run(files.write, event.samples)
+                else:
+                    ended = event
+    except UnspeakableTextError as error:
+        return Ended("stop", unspoken=error.words)
+    return ended
 
 
 @dataclass(slots=True)

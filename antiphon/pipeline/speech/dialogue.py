@@ -15,9 +15,9 @@ from antiphon.contracts.types import (
     SpeechStream,
     WordTime,
 )
-from antiphon.errors import InputTooLongError, RateLimitError
+from antiphon.errors import InputTooLongError, RateLimitError, UnspeakableTextError
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.synthesis import both_ended
+from antiphon.pipeline.speech.synthesis import both_ended, joined
 from antiphon.pipeline.speech.text_plan import Prefetcher, Source
 from antiphon.text.offset_map import OffsetMap
 
@@ -52,7 +52,10 @@ class Dialogue:
     async def events(self) -> SpeechStream:
         """Yield the audio of all turns, then one `Ended`; words are timed from the beginning.
 
+        A turn of which its voice can speak nothing is left out.
+
         Raises:
+            UnspeakableTextError: all turns are such ones.
             InvalidRequestError: before the first chunk, whichever turn is wrong.
             EngineError: the model failed.
         """
@@ -68,9 +71,11 @@ class Dialogue:
                 while isinstance(item := await playing.next(), AudioChunk):
                     if following is None and not is_last:
                         following = Prefetcher(_Turn(self.open, self.turns[index + 1]))
-                    last = item
                     words = (self._placed(each, num_characters, start_s) for each in item.words)
-                    yield replace(item, words=tuple(words))
+                    unspoken = () if last.sample_rate_hz else total.unspoken
+                    unspoken = joined(unspoken, item.unspoken)
+                    last = item
+                    yield replace(item, words=tuple(words), unspoken=unspoken)
                     end_s += item.duration_s
                 assert item is not None, "a stream ends with one Ended"
                 total = both_ended(total, item)
@@ -89,6 +94,8 @@ class Dialogue:
             for each in (playing, following):
                 if each is not None:
                     await each.close()
+        if total.unspoken and not last.sample_rate_hz:
+            raise UnspeakableTextError(total.unspoken)
         yield total
 
     def _placed(self, word: WordTime, num_before: int, start_s: float) -> WordTime:
@@ -135,6 +142,8 @@ class _Turn:
                     raise
                 await self.close()
                 await asyncio.sleep(error.retry_after_s or 1.0)
+            except UnspeakableTextError as error:
+                return Ended("stop", unspoken=error.words)
 
     async def close(self) -> None:
         events, self._events = self._events, None

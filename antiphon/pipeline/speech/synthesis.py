@@ -176,7 +176,7 @@ class Synthesis(ABC):
                         is_first = False
                         stats.ask()
                 if self._ended.unspoken and not self._has_spoken:
-                    raise UnspeakableTextError(voice.id, self._ended.unspoken)
+                    raise UnspeakableTextError(self._ended.unspoken, voice.id)
                 stats.end(self._ended)
                 yield self._ended
         finally:
@@ -238,7 +238,7 @@ def unspoken_words(
         if is_spoken and len(words) == MAX_WORDS:
             break
     if words and not is_spoken:
-        raise UnspeakableTextError(voice.id, words)
+        raise UnspeakableTextError(words, voice.id)
     return words
 
 

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from antiphon.concurrency import cancel_and_wait
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.types import SpeechRequest, WordTime
-from antiphon.errors import InputTooLongError, InvalidRequestError
+from antiphon.errors import InputTooLongError, InvalidRequestError, UnspeakableTextError
 from antiphon.pipeline.speech.pauses import Pause, PauseSplitter
 from antiphon.pipeline.speech.pronunciation import Pronunciations, WordReplacer
 from antiphon.pipeline.speech.segmenter import Part, Segmenter
@@ -30,6 +30,7 @@ MAX_ITEMS_AHEAD = 16
 MAX_GROWTH = 10
 """A text may be so many times as long when words have been exchanged and numbers written out."""
 _MIN_ROOM_CHARACTERS = 10_000
+_MAX_SHOWN_WORDS = 6
 _MAX_CHARACTERS_AT_ONCE = 50_000  # a regular expression keeps the interpreter's lock for 0.4 ms
 _ENGLISH = ("en", "english", "auto", "")
 
@@ -164,7 +165,11 @@ PlanItem: TypeAlias = Segment | Pause
 
 
 class TextPlanner:
-    """Plans a text that is pushed in pieces; a whole text is one push and a finish."""
+    """Plans a text that is pushed in pieces; a whole text is one push and a finish.
+
+    Attributes:
+        unspoken: words that were left out of the sections that have ended.
+    """
 
     def __init__(
         self,
@@ -197,6 +202,7 @@ class TextPlanner:
         self._is_answer = is_answer
         self._pauses = PauseSplitter(holds_spaces=holds_spaces, is_answer=is_answer)
         self._offsets_of_words, self._offsets_of_written = OffsetMap(), OffsetMap()
+        self.unspoken: list[str] = []
         self._sent = self._unplaced = ""
         self._num_placed = self._last_offset = 0
         self._begin_section()
@@ -237,7 +243,10 @@ class TextPlanner:
         """End the text; raises InvalidRequestError."""
         items = self.flush()
         if self._num_segments == 0 and not self._is_answer:
-            raise InvalidRequestError("Input text cannot be empty. None was read.", param="input")
+            words = self.unspoken or self._sent.split(maxsplit=_MAX_SHOWN_WORDS)
+            if words:
+                raise UnspeakableTextError(tuple(words))
+            raise InvalidRequestError("Input text cannot be empty.", param="input")
         return items
 
     def whole(self, text: str) -> list[PlanItem]:
@@ -299,6 +308,7 @@ class TextPlanner:
             self._offsets_of_written.copy(len(text))
         else:
             text = self._normalizer.push(text, is_last=ends_section)
+            self.unspoken += self._normalizer.unspoken if ends_section else ()
         self._num_read += len(text)
         if self._num_read > limit:
             raise InputTooLongError(self._num_read, limit)

@@ -13,13 +13,20 @@ from functools import partial
 from antiphon.audio.wav import silence
 from antiphon.concurrency import Workers
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import AudioChunk, SpeechEvent, SpeechRequest, SpeechStream, Voice
+from antiphon.contracts.types import (
+    AudioChunk,
+    Ended,
+    SpeechEvent,
+    SpeechRequest,
+    SpeechStream,
+    Voice,
+)
 from antiphon.errors import AntiphonError, OverloadedError
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.pauses import Pause
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.segment_stream import SegmentContext, SegmentStream
-from antiphon.pipeline.speech.synthesis import Synthesis, unspoken_words
+from antiphon.pipeline.speech.synthesis import Synthesis, both_ended, joined, unspoken_words
 from antiphon.pipeline.speech.text_plan import PlanItem, Prefetcher, Segment, Source, TextPlanner
 from antiphon.telemetry.metrics import Metrics
 
@@ -131,6 +138,9 @@ class TextSynthesis(Synthesis):
         self._is_complete = is_last
         try:
             self._items += more()
+            if is_last:
+                left_out = Ended("stop", unspoken=joined((), self._planner.unspoken))
+                self._ended = both_ended(self._ended, left_out)
         except AntiphonError as error:
             self._items.append(error)
             self._is_complete = True
@@ -145,7 +155,7 @@ class TextSynthesis(Synthesis):
         texts = [segment.text.written for segment in segments]
         language = context.request.language
         unspoken = unspoken_words(context.model.prompter, context.voice, language, texts)
-        self._ended = replace(self._ended, unspoken=unspoken)
+        self._ended = Ended("stop", unspoken=joined(unspoken, self._planner.unspoken))
         if context.checkpoints is None:
             self._prompt = context.build(segments[0], texts[0])
         else:

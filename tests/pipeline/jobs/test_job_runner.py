@@ -43,6 +43,7 @@ class Shop:
         self.speech = speech
         self.folder = folder
         self.is_split = is_split
+        self.requests = REQUESTS
         self.ledger = JobLedger(folder, JobLimits(max_jobs=10))
         self.opened: list[str] = []
         self.before_open: Callable[[StageRequest], None] = lambda request: None
@@ -79,7 +80,7 @@ class Shop:
     def plan(self, job: Job | None = None) -> JobPlan:
         chapters = [
             Chapter(request.id, (ChapterPart(request.input, partial(self.speech.stream, request)),))
-            for request in REQUESTS
+            for request in self.requests
         ]
         return JobPlan(
             model_name=self.model.name,
@@ -143,6 +144,23 @@ async def test_chapters_may_be_files(tmp_path: Path) -> None:
         async with shop.runner() as runner:
             files = await shop.result(await runner.add("{}", shop.plan()))
         assert [file[44:] for file in files] == expected
+
+
+async def test_a_chapter_that_cannot_be_spoken_is_left_out(tmp_path: Path) -> None:
+    silent = SpeechRequest("[pause:1s]", seed=1)
+    expected = await expected_chapters()
+    async with in_shop(tmp_path, is_split=True) as shop, shop.runner() as runner:
+        shop.requests = (REQUESTS[0], silent, REQUESTS[1])
+        job = await runner.add("{}", shop.plan())
+        files = await shop.result(job)
+        assert [file[44:] for file in files] == [expected[0], b"", expected[1]]
+        result = shop.ledger.get(job.id).result
+        assert result is not None
+        assert result.unspoken == ("[pause:1s]",)
+        shop.requests = (silent, silent)
+        job = await shop.until(await runner.add("{}", shop.plan()), JobState.FAILED)
+        assert job.fault is not None
+        assert job.fault.code == "unspeakable_text"
 
 
 @pytest.mark.parametrize("num_before", range(NUM_SEGMENTS))

@@ -14,7 +14,12 @@ from antiphon.contracts.types import (
     SpeechStream,
     WordTime,
 )
-from antiphon.errors import InputTooLongError, InvalidRequestError, RateLimitError
+from antiphon.errors import (
+    InputTooLongError,
+    InvalidRequestError,
+    RateLimitError,
+    UnspeakableTextError,
+)
 from antiphon.pipeline.speech.dialogue import Dialogue
 from tests.speeches import loaded
 
@@ -89,6 +94,19 @@ async def test_a_wrong_turn_is_refused_before_the_first_is_heard(
         events = Dialogue(speech, [*TURNS[:2], last], speech.stream).events()
         with pytest.raises(error):
             await anext(events)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_a_turn_that_cannot_be_spoken_is_left_out(place: int) -> None:
+    turns = [SpeechRequest(text, seed=1) for text in ("One.", "Two.")]
+    turns.insert(place, SpeechRequest("\u4f60\u597d"))
+    async with loaded("hibari") as speech:
+        spoken = [await heard(speech.stream(turn)) for turn in turns if turn.seed]
+        samples, ended, _ = await heard(Dialogue(speech, turns, speech.stream).events())
+        np.testing.assert_array_equal(samples, np.concatenate([each[0] for each in spoken]))
+        assert ended.unspoken == ("\u4f60\u597d",)
+        with pytest.raises(UnspeakableTextError):
+            await heard(Dialogue(speech, [turns[place]] * 2, speech.stream).events())
 
 
 async def test_a_later_turn_waits_where_the_first_is_refused() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.errors import InputTooLongError, InvalidRequestError
+from antiphon.errors import InputTooLongError, InvalidRequestError, UnspeakableTextError
 from antiphon.pipeline.speech.pauses import Pause
 from antiphon.pipeline.speech.pronunciation import Pronunciations
 from antiphon.pipeline.speech.segmenter import LengthSegmenter, PackingSegmenter
@@ -102,7 +102,7 @@ def test_no_text_grows_without_bound() -> None:
 
 @pytest.mark.parametrize("text", ["[pause:1s]", " [pause:1s]\n[pause:0s] "])
 def test_silence_alone_is_no_text(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match="empty"):
+    with pytest.raises(UnspeakableTextError, match="pause"):
         plan_of(text)
 
 

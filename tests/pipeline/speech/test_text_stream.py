@@ -214,6 +214,25 @@ async def test_what_cannot_be_said_is_told_at_the_end_and_refused_if_it_is_all()
             await said(speech, ["你好。", "世界。"])
 
 
+async def test_what_models_of_words_alone_leave_out_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with loaded("toy") as speech:
+        prompter = speech.model(None).prompter
+        monkeypatch.setattr(
+            prompter, "capabilities", replace(prompter.capabilities, words_only=True)
+        )
+        text = "Hello \u4f60\u597d there. [pause:100ms] And \U0001f389 again."
+        whole = await collect(speech.stream(replace(ask(), input=text)))
+        _, ended = await said(speech, [text])
+        assert whole.unspoken == ended.unspoken == ("\u4f60\u597d", "\U0001f389")
+        for nothing in ("\U0001f389", "...", "[pause:1s]"):
+            with pytest.raises(UnspeakableTextError, match=nothing[:2].replace("[", "")):
+                await collect(speech.stream(replace(ask(), input=nothing)))
+            with pytest.raises(UnspeakableTextError):
+                await said(speech, [nothing])
+
+
 async def test_silence_of_all_segments_together_is_bounded() -> None:
     async with loaded("toy") as speech:
         with pytest.raises(InvalidRequestError, match="600 s together"):
