@@ -61,27 +61,30 @@ def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-LONGEST_FIRST = (
+WAIT = (
     "tests/chaos/test_pauses",
+    "tests/fabric/cluster/",
     "tests/deploy/",
     "tests/web/",
-    "tests/fabric/",
-    "tests/cli/",
     "tests/chaos/",
-    "tests/test_wheel",
-    "tests/test_setup",
-    "tests/nn/kernels/test_full_size",
-    "tests/families/",
-    "tests/quality/",
-    "tests/training/",
-    "tests/pipeline/",
+    "tests/cli/",
+    "tests/fabric/",
     "tests/clients/",
     "tests/demo/",
 )
-"""What takes longest, first: begun last, it would keep a process busy alone at the end.
-
-What waits comes before what computes, which fills the time of the last of it.
-"""
+"""What mostly waits, begun by the processes beside those that compute; what takes longest first."""
+COMPUTE = (
+    "tests/families/test_conformance",
+    "tests/quality/",
+    "tests/nn/kernels/test_full_size",
+    "tests/test_wheel",
+    "tests/test_setup",
+    "tests/training/",
+    "tests/families/",
+    "tests/diffusion/",
+    "tests/pipeline/",
+)
+"""What mostly computes; what takes longest first, which would keep one core busy at the end."""
 
 
 MARKS_OF_SELECTIONS = ("slow", "oracle")
@@ -109,11 +112,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marks and not all(f"mark.{mark}" in text_of(item.path) for mark in marks):
             raise pytest.UsageError(f"{item.nodeid}: its file does not name its marks {marks}")
 
-    def rank(item: pytest.Item) -> int:
-        ranks = (n for n, each in enumerate(LONGEST_FIRST) if item.nodeid.startswith(each))
-        return next(ranks, len(LONGEST_FIRST))
+    places = {name: n for n, name in enumerate((*WAIT, "", *reversed(COMPUTE)))}
 
-    items.sort(key=rank)
+    def place(item: pytest.Item) -> int:
+        names = (name for name in (*WAIT, *COMPUTE, "") if item.nodeid.startswith(name))
+        return places[next(names)]
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)

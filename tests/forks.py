@@ -6,9 +6,9 @@ fork, in order, and share their fixtures.
 """
 
 import os
-import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing import Pipe
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-_INDEX = struct.Struct("H")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,17 +30,25 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
 
-class Queue:
-    """Indices of groups of tests, distributed to several processes through a pipe."""
+class Claims:
+    """Groups of tests, each of which one of several processes runs.
 
-    def __init__(self, size: int) -> None:
-        self._reader, writer = os.pipe()
-        os.write(writer, b"".join(_INDEX.pack(index) for index in range(size)))
-        os.close(writer)
+    What comes first mostly waits, what comes last mostly computes. As many processes as there are
+    cores begin with the last, all others with the first: together they keep the cores busy.
+    """
 
-    def __iter__(self) -> Iterator[int]:
-        while taken := os.read(self._reader, _INDEX.size):
-            yield _INDEX.unpack(taken)[0]
+    def __init__(self, folder: Path, size: int) -> None:
+        self._folder = folder
+        self._size = size
+        folder.mkdir()
+
+    def taken_by(self, number: int) -> Iterator[int]:
+        """Yield the indices of the groups that a process runs."""
+        indices = range(self._size)
+        for index in reversed(indices) if number < (os.cpu_count() or 1) else indices:
+            with suppress(FileExistsError):
+                (self._folder / str(index)).touch(exist_ok=False)
+                yield index
 
 
 class Reporter:
@@ -84,8 +90,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             session.items, key=lambda item: item.nodeid if option.fork_tests else item.path
         )
     ]
-    queue = Queue(len(groups))
     folder = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    claims = Claims(folder / "claims", len(groups))
     forks: dict[Connection[Any, Any], Fork] = {}
     for number in range(option.forks):
         receiver, sender = Pipe(duplex=False)
@@ -93,7 +99,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             pid = os.fork()  # warns of threads: those of OpenBLAS, which survive it
         if not pid:
             _become_worker(session.config, folder / f"fork{number}", sender)
-            _run(session, groups, queue)
+            _run(session, groups, claims.taken_by(number))
             return True
         sender.close()
         forks[receiver] = Fork(pid)
@@ -103,7 +109,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             if not _take(session, connection, forks[connection]):
                 del forks[connection]
         if session.shouldfail or session.shouldstop:
-            list(queue)  # empties it: each fork ends after its current file
+            list(claims.taken_by(0))  # all: each fork ends after its current file
     if session.shouldfail:
         raise session.Failed(session.shouldfail)
     return True
@@ -122,9 +128,9 @@ def _become_worker(config: pytest.Config, folder: Path, sender: "Connection[Any,
     config._tmp_path_factory._basetemp = folder  # type: ignore[attr-defined]
 
 
-def _run(session: pytest.Session, groups: list[list[pytest.Item]], queue: Queue) -> None:
-    """Run groups from the queue until it is empty; session fixtures live until then."""
-    items = (item for index in queue for item in groups[index])
+def _run(session: pytest.Session, groups: list[list[pytest.Item]], taken: Iterable[int]) -> None:
+    """Run the groups of some indices; session fixtures live until the last."""
+    items = (item for index in taken for item in groups[index])
     item = next(items, None)
     while item is not None:
         following = next(items, None)

@@ -80,7 +80,12 @@ class Marks:
 
         setattr(owner, name, noting)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
+        """Begin with a request, once the engine has done nothing for a while."""
+        num_noted = -1
+        while num_noted != len(self._noted):
+            num_noted = len(self._noted)
+            await asyncio.sleep(_PAUSE_S)
         self._noted, self._first, self.began_s = [], None, time.perf_counter()
 
     def taken(self) -> Calls:
@@ -115,8 +120,7 @@ async def measured(source: Path, device: str, num_requests: int) -> list[Calls]:
     request = SpeechRequest(TEXT, sampling=Sampling(max_frames=4))
     for number in range(num_requests):
         prompt = model.prompter.build(request, model.capabilities.voices[0], number)
-        await asyncio.sleep(_PAUSE_S)
-        marks.begin()
+        await marks.begin()
         async with aclosing(model.open(StageRequest(new_request_id(), prompt))) as items:
             async for item in items:
                 if isinstance(item, AudioChunk):
