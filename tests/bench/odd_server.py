@@ -17,12 +17,9 @@ SAMPLES = struct.pack("<h", 1000) * 2400
 DURATION_S = 0.1
 KEY = "sk-a-key-that-nobody-may-see"
 Answer = AsyncIterator[bytes]
-ANSWERS: dict[str, Callable[[], Answer]] = {}
-
-
-def answer(run: Callable[[], Answer]) -> Callable[[], Answer]:
-    ANSWERS[run.__name__] = run
-    return run
+ERROR = {"message": "The GPU has fallen off the bus."}
+JSON_ERROR = {"error": {"message": f"Out of memory, key {KEY}"}}
+UNCLEAR = ("Retry-After: Wed, 21 Oct 2026 07:28:00 GMT", "Retry-After-Ms: soon")
 
 
 def head(kind: str, length: int | None, *more: str, status: str = "200 OK") -> bytes:
@@ -47,80 +44,60 @@ DELTA = event(type="speech.audio.delta", audio=base64.b64encode(SAMPLES).decode(
 DONE = event(type="speech.audio.done", usage={"output_tokens": 3})
 
 
-@answer
-async def good() -> Answer:
-    yield whole("audio/pcm", SAMPLES)
+def samples(body: bytes, *more: str) -> bytes:
+    return whole("audio/pcm", body, *more)
 
 
-@answer
-async def closes_kept_connections() -> Answer:
-    yield whole("audio/pcm", SAMPLES)
+def wav(header: bytes, body: bytes = SAMPLES) -> bytes:
+    return whole("audio/wav", header + body)
 
 
-@answer
-async def empty() -> Answer:
-    yield whole("audio/pcm", b"")
+def events(body: bytes) -> bytes:
+    return whole("text/event-stream", body)
 
 
-@answer
-async def breaks_off() -> Answer:
-    yield head("audio/pcm", len(SAMPLES)) + SAMPLES[:1000]
+AT_ONCE = {
+    "good": samples(SAMPLES),
+    "closes_kept_connections": samples(SAMPLES),
+    "empty": samples(b""),
+    "breaks_off": head("audio/pcm", len(SAMPLES)) + SAMPLES[:1000],
+    "breaks_off_in_chunks": head("audio/pcm", None) + chunk(SAMPLES),
+    "breaks_off_in_the_head": b"HTTP/1.1 200 OK\r\nContent-Ty",
+    "says_nothing": b"",
+    "half_a_sample": samples(SAMPLES + b"\1"),
+    "html": whole("text/html", b"<h1>Welcome</h1>"),
+    "mp3": whole("audio/mpeg", b"ID3" + SAMPLES),
+    "mp3_without_a_name": whole("application/octet-stream", b"ID3\4" + SAMPLES),
+    "json_error": whole("application/json", json.dumps(JSON_ERROR).encode()),
+    "error_event": events(DELTA + b"event: error\n" + event(type="error", error=ERROR)),
+    "no_last_event": events(DELTA),
+    "events_of_no_json": events(b"data: {audio\n\n" + DONE),
+    "events_of_no_base64": events(event(audio="not *base64*") + DONE),
+    "events": events(DELTA.replace(b"data: ", b"data:") + DONE),
+    "until_the_connection_ends": b"HTTP/1.0 200 OK\r\nContent-Type: audio/pcm\r\n\r\n" + SAMPLES,
+    "gzipped": samples(gzip.compress(SAMPLES), "Content-Encoding: gzip"),
+    "redirect": whole("text/plain", b"", f"Location: /elsewhere?key={KEY}", status="307 Go"),
+    "no_content": b"HTTP/1.1 204 No Content\r\n\r\n",
+    "busy": whole("text/plain", b"later", "Retry-After: 0.01", status="429 Too Many Requests"),
+    "busy_until_a_date": whole("text/plain", b"later", *UNCLEAR, status="429 No"),
+    "latin_1_error": whole("text/plain", "Überlauf: \xff".encode("latin-1"), status="500 Oh"),
+    "headers_of_latin_1": samples(SAMPLES, "X-Greeting: Gr\xfc\xdfe"),
+    "no_rate": samples(SAMPLES, "X-Sample-Rate: 0"),
+    "no_http": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "wav": wav(wav_header(24_000, 2400)),
+    "wav_of_48_khz": wav(wav_header(48_000, None), SAMPLES * 2),
+    "wav_that_is_cut": wav(wav_header(24_000, 24_000)),
+    "wav_that_goes_on": wav(wav_header(24_000, 240)),
+    "wav_with_words_behind": wav(wav_header(24_000, 2400), SAMPLES + b"LIST\4\0\0\0INFO"),
+    "wav_of_8_bits": wav(wav_header(24_000, 4800).replace(b"\x10\0data", b"\x08\0data")),
+    "wav_of_a_head": wav(wav_header(24_000, 2400)[:30], b""),
+}
 
 
-@answer
-async def breaks_off_in_chunks() -> Answer:
-    yield head("audio/pcm", None) + chunk(SAMPLES)
+async def in_one(answer: bytes) -> Answer:
+    yield answer
 
 
-@answer
-async def breaks_off_in_the_head() -> Answer:
-    yield b"HTTP/1.1 200 OK\r\nContent-Ty"
-
-
-@answer
-async def says_nothing() -> Answer:
-    yield b""
-
-
-@answer
-async def half_a_sample() -> Answer:
-    yield whole("audio/pcm", SAMPLES + b"\1")
-
-
-@answer
-async def html() -> Answer:
-    yield whole("text/html", b"<h1>Welcome</h1>")
-
-
-@answer
-async def mp3() -> Answer:
-    yield whole("audio/mpeg", b"ID3" + SAMPLES)
-
-
-@answer
-async def mp3_without_a_name() -> Answer:
-    yield whole("application/octet-stream", b"ID3\4" + SAMPLES)
-
-
-@answer
-async def json_error() -> Answer:
-    error = {"error": {"message": f"Out of memory, key {KEY}"}}
-    yield whole("application/json", json.dumps(error).encode())
-
-
-@answer
-async def error_event() -> Answer:
-    error = {"message": "The GPU has fallen off the bus."}
-    body = DELTA + b"event: error\n" + event(type="error", error=error)
-    yield whole("text/event-stream", body)
-
-
-@answer
-async def no_last_event() -> Answer:
-    yield whole("text/event-stream", DELTA)
-
-
-@answer
 async def events_that_never_end() -> Answer:
     yield head("text/event-stream", None) + chunk(DELTA)
     while True:
@@ -128,22 +105,6 @@ async def events_that_never_end() -> Answer:
         yield chunk(b": still here\n\n")
 
 
-@answer
-async def events_of_no_json() -> Answer:
-    yield whole("text/event-stream", b"data: {audio\n\n" + DONE)
-
-
-@answer
-async def events_of_no_base64() -> Answer:
-    yield whole("text/event-stream", event(audio="not *base64*") + DONE)
-
-
-@answer
-async def events() -> Answer:
-    yield whole("text/event-stream", DELTA.replace(b"data: ", b"data:") + DONE)
-
-
-@answer
 async def odd_pieces() -> Answer:
     yield head("audio/pcm", None)
     for start in range(0, len(SAMPLES), 7):
@@ -151,38 +112,6 @@ async def odd_pieces() -> Answer:
     yield chunk(b"")
 
 
-@answer
-async def until_the_connection_ends() -> Answer:
-    yield b"HTTP/1.0 200 OK\r\nContent-Type: audio/pcm\r\n\r\n" + SAMPLES
-
-
-@answer
-async def gzipped() -> Answer:
-    yield whole("audio/pcm", gzip.compress(SAMPLES), "Content-Encoding: gzip")
-
-
-@answer
-async def redirect() -> Answer:
-    yield whole("text/plain", b"", f"Location: /elsewhere?key={KEY}", status="307 Go")
-
-
-@answer
-async def no_content() -> Answer:
-    yield b"HTTP/1.1 204 No Content\r\n\r\n"
-
-
-@answer
-async def busy() -> Answer:
-    yield whole("text/plain", b"later", "Retry-After: 0.01", status="429 Too Many Requests")
-
-
-@answer
-async def busy_until_a_date() -> Answer:
-    date = "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT"
-    yield whole("text/plain", b"later", date, "Retry-After-Ms: soon", status="429 No")
-
-
-@answer
 async def slow_head() -> Answer:
     for byte in head("audio/pcm", len(SAMPLES)):
         yield bytes([byte])
@@ -190,73 +119,19 @@ async def slow_head() -> Answer:
     yield SAMPLES
 
 
-@answer
 async def hangs() -> Answer:
     yield head("audio/pcm", len(SAMPLES)) + SAMPLES[:1000]
     await asyncio.Event().wait()
 
 
-@answer
 async def hangs_at_once() -> Answer:
     await asyncio.Event().wait()
     yield b""
 
 
-@answer
-async def latin_1_error() -> Answer:
-    yield whole("text/plain", "Überlauf: \xff".encode("latin-1"), status="500 Oh")
-
-
-@answer
-async def headers_of_latin_1() -> Answer:
-    yield whole("audio/pcm", SAMPLES, "X-Greeting: Gr\xfc\xdfe")
-
-
-@answer
-async def no_rate() -> Answer:
-    yield whole("audio/pcm", SAMPLES, "X-Sample-Rate: 0")
-
-
-@answer
-async def no_http() -> Answer:
-    yield b"SSH-2.0-OpenSSH_9.6\r\n"
-
-
-@answer
-async def wav() -> Answer:
-    yield whole("audio/wav", wav_header(24_000, 2400) + SAMPLES)
-
-
-@answer
-async def wav_of_48_khz() -> Answer:
-    yield whole("audio/wav", wav_header(48_000, None) + SAMPLES * 2)
-
-
-@answer
-async def wav_that_is_cut() -> Answer:
-    yield whole("audio/wav", wav_header(24_000, 24_000) + SAMPLES)
-
-
-@answer
-async def wav_that_goes_on() -> Answer:
-    yield whole("audio/wav", wav_header(24_000, 240) + SAMPLES)
-
-
-@answer
-async def wav_with_words_behind() -> Answer:
-    yield whole("audio/wav", wav_header(24_000, 2400) + SAMPLES + b"LIST\4\0\0\0INFO")
-
-
-@answer
-async def wav_of_8_bits() -> Answer:
-    header = bytearray(wav_header(24_000, 4800))
-    header[34] = 8
-    yield whole("audio/wav", bytes(header) + SAMPLES)
-
-
-@answer
-async def wav_of_a_head() -> Answer:
-    yield whole("audio/wav", wav_header(24_000, 2400)[:30])
+IN_PARTS = (events_that_never_end, odd_pieces, slow_head, hangs, hangs_at_once)
+ANSWERS: dict[str, bytes | Callable[[], Answer]]
+ANSWERS = {**AT_ONCE, **{each.__name__: each for each in IN_PARTS}}
 
 
 class OddServer:
@@ -294,7 +169,8 @@ class OddServer:
         name = request.split("/")[1]
         if name == "closes_kept_connections" and number:
             return False  # as if it had done so just before the request came
-        async for part in ANSWERS[name]():
+        answer = ANSWERS[name]
+        async for part in in_one(answer) if isinstance(answer, bytes) else answer():
             writer.write(part)
             await writer.drain()
         return name in ("good", "closes_kept_connections", "busy")
