@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.nn import kernels
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def why_not_here() -> str:
@@ -29,6 +32,10 @@ def why_not_here() -> str:
     if torch.cuda.is_available() or is_interpreted:
         return ""
     return "kernels need a GPU, or TRITON_INTERPRET=1 in the environment from the start"
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def with_kernels(context: LoadContext, monkeypatch: pytest.MonkeyPatch) -> LoadContext:

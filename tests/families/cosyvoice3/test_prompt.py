@@ -10,10 +10,11 @@ import pytest
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.families.cosyvoice3.config import TEXT_FOLDER
-from antiphon.families.cosyvoice3.options import MAX_REFERENCE_TOKENS
+from antiphon.families.cosyvoice3.options import MAX_POSITIONS, MAX_REFERENCE_TOKENS
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt, CosyVoice3Prompter
 from antiphon.families.cosyvoice3.tokenizer import load_tokenizer
 
@@ -141,24 +142,9 @@ def test_what_cannot_be_is_named(
     assert caught.value.param == param
 
 
-@pytest.mark.parametrize(
-    ("sampling", "param"),
-    [
-        (Sampling(repetition_penalty=1.1), "repetition_penalty"),
-        (Sampling(temperature=-1.0), "temperature"),
-        (Sampling(top_k=-1), "top_k"),
-        (Sampling(top_p=0.0), "top_p"),
-        (Sampling(max_frames=5000), "max_new_tokens"),
-    ],
-)
-def test_wrong_sampling_names_its_field(
-    prompter: CosyVoice3Prompter, sampling: Sampling, param: str
-) -> None:
-    ranges = prompter.capabilities.sampling
-    assert ranges is not None
-    with pytest.raises(InvalidRequestError) as caught:
-        ranges.check(sampling)
-    assert caught.value.param == param
+def test_speech_is_drawn_without_a_penalty(prompter: CosyVoice3Prompter) -> None:
+    ranges = SamplingRanges(takes_penalty=False, max_new_tokens=MAX_POSITIONS)
+    assert prompter.capabilities.sampling == ranges
 
 
 def test_words_of_a_recording_need_the_recording(prompter: CosyVoice3Prompter) -> None:

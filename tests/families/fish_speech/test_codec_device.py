@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -27,7 +27,6 @@ from tests.families.fish_speech.random_checkpoint import codec_tensor
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS, NUM_FRAMES, SAMPLES_PER_FRAME = 3, 4, 8
 MINI = CodecSizes(
     encoder_width=8,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import VoicePreparing
-from antiphon.contracts.types import Sampling, SpeechRequest
+from antiphon.contracts.sampling import SamplingRanges
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.wire import safe_pickle
 from antiphon.families.fish_speech.config import MAX_POSITIONS, load_config
@@ -136,26 +137,9 @@ def test_wrong_options_name_their_field(
     assert caught.value.param == param
 
 
-@pytest.mark.parametrize(
-    ("sampling", "param"),
-    [
-        (Sampling(temperature=-1.0), "temperature"),
-        (Sampling(temperature=1e-9), "temperature"),
-        (Sampling(top_k=-1), "top_k"),
-        (Sampling(top_p=0.0), "top_p"),
-        (Sampling(repetition_penalty=1.1), "repetition_penalty"),
-        (Sampling(max_frames=0), "max_new_tokens"),
-        (Sampling(max_frames=MAX_POSITIONS), "max_new_tokens"),
-    ],
-)
-def test_wrong_sampling_names_its_field(
-    prompter: FishSpeechPrompter, sampling: Sampling, param: str
-) -> None:
-    ranges = prompter.capabilities.sampling
-    assert ranges is not None
-    with pytest.raises(InvalidRequestError) as caught:
-        ranges.check(sampling)
-    assert caught.value.param == param
+def test_speech_is_drawn_without_a_penalty(prompter: FishSpeechPrompter) -> None:
+    ranges = SamplingRanges(takes_penalty=False, max_new_tokens=MAX_POSITIONS)
+    assert prompter.capabilities.sampling == ranges
 
 
 def test_a_prompt_leaves_room_to_speak(prompter: FishSpeechPrompter) -> None:

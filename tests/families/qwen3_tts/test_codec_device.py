@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -24,7 +24,6 @@ from tests.families.qwen3_tts.codec_models import codec_weights, tiny_config
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS = 3
 NUM_FRAMES = 5
 FIRST_FRAME = 62

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -29,7 +29,6 @@ from tests.families.qwen3_tts.lm import made_prompt
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS, MAX_POSITIONS = 8, 128
 
 

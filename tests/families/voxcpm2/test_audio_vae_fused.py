@@ -22,10 +22,9 @@ from antiphon.families.voxcpm2.config import AudioVAEConfig, VoxCPM2Config, load
 from antiphon.families.voxcpm2.request import frames_of
 from antiphon.nn.codec_layers.frame_table import empty_table
 from antiphon.nn.precision import exact_float32
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, why_not_here
 from tests.nn.kernels.compiler import H200, compiling
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS, NUM_FRAMES, PATCH_SIZE, LATENT_DIM = 2, 3, 2, 8
 MIN_SNR_DB = 50.0  # found: 59
 FULL = AudioVAEConfig()

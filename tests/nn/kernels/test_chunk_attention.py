@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -16,13 +16,8 @@ from antiphon.nn.kernels.modulated_norm import Branch, add_modulated_norm
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HEADS, HEAD_DIM, PASSES = 2, 16, 2
 CHUNK, RING, SLOTS, CAPACITY = 10, 30, 3, 64
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def turned(heads: Tensor, angles: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -16,7 +16,6 @@ from antiphon.nn.kernels.column_embedding import ColumnTables, embed_columns, pu
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NOTHING, VECTOR, FRAME = -1, -2, -3
 WIDTH, NUM_CODES, NUM_VECTORS = 70, 9, 5
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -23,7 +23,6 @@ from antiphon.nn.layers import Snake
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HALF = torch.float16
 TOLERANCE = 4e-3
 """Of numbers around one, rounded to float16."""
@@ -37,10 +36,6 @@ def _table(
     table = empty_table(size, torch.device("cpu"))
     fill(table.numpy(), rows, size, padding_slot, max_row_frames)
     return table.to(DEVICE)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def table_for(lengths: Sequence[int], turns: Sequence[int], positions: Sequence[int]) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -13,13 +13,8 @@ from antiphon.nn.kernels.flow_step import FlowRows, FlowTables, embed_patch, tak
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_ROWS, PATCH_SIZE, NUM_FEATURES, WIDTH, NUM_POSITIONS, NUM_PASSES = 3, 4, 8, 48, 11, 5
 TIME_POSITION = 2
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def tables() -> FlowTables:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -15,13 +15,8 @@ from antiphon.nn.sampler import SamplingReach, SamplingRows, penalize_repetition
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS, WIDTH, NUM_GROUPS, VOCAB, POSITIONS, KEPT = 6, 48, 5, 70, 12, 4
 INDEX = torch.tensor([3, 0, 4, 5, 5], device=DEVICE)  # the last slot is padding
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def integers(high: int, *shape: int, seed: int = 0) -> Tensor:

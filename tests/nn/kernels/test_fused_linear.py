@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -19,14 +19,9 @@ from antiphon.nn.layers import Linear
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 EPSILON = 1e-6
 WIDTH, NUM_OUTPUTS = 192, 96
 ROWS = (1, 3, 5, 9, 70)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def normed(states: Tensor, norm: Tensor) -> Tensor:

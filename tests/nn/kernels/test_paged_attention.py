@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -35,7 +35,6 @@ from antiphon.nn.layers import RMSNorm, Rope, Rotation
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HEADS = HeadShape(num_heads=4, num_kv_heads=2, head_dim=16)
 NUM_SLOTS, MAX_POSITIONS, BLOCK_POSITIONS = 4, 640, 16
 WIDTH = (HEADS.num_heads + 2 * HEADS.num_kv_heads) * HEADS.head_dim
@@ -52,10 +51,6 @@ def use_kernels(monkeypatch: pytest.MonkeyPatch) -> Using:
 
     use(False)
     return use
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def new_cache() -> PagedCache:

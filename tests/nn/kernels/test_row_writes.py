@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -18,8 +18,6 @@ from antiphon.nn.kernels import row_writes
 from tests.nn.many_writes import ManyWrites
 
 pytestmark = pytest.mark.gpu
-
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -25,17 +24,11 @@ from antiphon.nn.sampler import (
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
 
 @pytest.fixture(autouse=True)
 def _plain_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the references run as PyTorch lines on a GPU too."""
     monkeypatch.setattr(kernels, "_HAS_TRITON", False)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 @pytest.mark.parametrize("width", [48, 64])

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -14,12 +13,6 @@ from antiphon.nn.kernels.snake_join import SnakeInput, snake_join
 from antiphon.nn.layers import Snake
 
 pytestmark = pytest.mark.gpu
-
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 @pytest.mark.parametrize(("length", "num_before"), [(20, 6), (3, 10), (1, 0)])

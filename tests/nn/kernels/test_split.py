@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -19,13 +19,11 @@ from antiphon.nn.kernels.window_attention import KVRing, attend_window
 from antiphon.nn.layers import Snake
 from tests.nn.kernels.test_conv_kernels import (
     CONFIG,
-    DEVICE,
     OFFSET,
     attended,
     convolved,
     joined_of,
     pasts_of,
-    random,
     rows_of,
     snake_of,
     snaked,

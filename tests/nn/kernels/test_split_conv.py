@@ -3,9 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
-from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -20,12 +19,6 @@ from antiphon.nn.kernels.split_conv import SplitWeight, is_splittable, split_con
 from tests.kernels import why_not_here
 
 pytestmark = pytest.mark.gpu
-
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 @pytest.mark.parametrize("many", [0, 10**9])

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -15,12 +15,6 @@ from antiphon.nn import kernels
 from antiphon.nn.kernels import styled_norm as module
 
 pytestmark = pytest.mark.gpu
-
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 @torch.inference_mode()

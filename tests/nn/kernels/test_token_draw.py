@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -19,7 +19,6 @@ from antiphon.nn.token_sampler import TokenSampler, TokenStart
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PLAIN = NEUTRAL_SAMPLING
 SAMPLINGS = (
     replace(PLAIN, temperature=0.0),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels import why_not_here
+from tests.kernels import DEVICE, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -13,7 +13,6 @@ from antiphon.nn.kernels.token_step import TokenSlots, end_step
 
 pytestmark = pytest.mark.gpu
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS, NUM_KEPT, FRAME_SIZE, VOCAB_SIZE = 5, 4, 3, 10
 FRAME, STOP, FAULT = 7, 8, 9
 
