@@ -2,8 +2,6 @@
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
-
     def __init__(self, now_s: float = 0.0) -> None:
         self.now_s = now_s
 

@@ -46,7 +46,6 @@ def events(text: str) -> list[dict[str, Any]]:
 
 
 def audio_of(found: list[dict[str, Any]]) -> bytes:
-    """Return the file that events carried."""
     deltas = [each for each in found if each["type"] == "speech.audio.delta"]
     return b"".join(base64.b64decode(each["audio"]) for each in deltas)
 

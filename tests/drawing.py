@@ -36,7 +36,6 @@ class Stages:
         )
 
     def begin(self, request: ImageRequest, seed: int) -> FlowState:
-        """Return the state of a request before its first step."""
         prompt = self.prompter.build(request, seed)
         (conditioning,) = self.text_encoder.generate(prompt)
         assert isinstance(conditioning, Latents)

@@ -23,7 +23,6 @@ def on_a_loop(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 async def until(condition: Callable[..., object]) -> None:
-    """Return when a condition holds, before the deadline."""
     async with asyncio.timeout(DEADLINE_S):
         while not condition():
             await asyncio.sleep(0.001)

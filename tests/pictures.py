@@ -22,13 +22,11 @@ def data_uri(file: bytes) -> str:
 
 
 def pixels_of(image: Mapping[str, Any] | str) -> Pixels:
-    """Return an image of an answer, an event or a data URI."""
     encoded = image.rpartition(",")[2] if isinstance(image, str) else image["b64_json"]
     return decode_image(base64.b64decode(encoded, validate=True), max_pixels=MAX_PIXELS)
 
 
 def image_events(response: httpx.Response) -> list[dict[str, Any]]:
-    """Return the events of a stream; their names are those of their types."""
     assert response.headers["content-type"].startswith("text/event-stream")
     found = []
     for block in response.text.split("\n\n"):

@@ -36,7 +36,6 @@ def upgraded(server: RunningServer) -> Generator[socket.socket, None, None]:
 
 
 def frame(opcode: int, payload: bytes = b"", *, is_last: bool = True) -> bytes:
-    """Return a client's frame, masked with zeros."""
     length = len(payload)
     extended = b"" if length < 126 else length.to_bytes(2 if length < 65536 else 8, "big")
     mark = {0: length, 2: 126, 8: 127}[len(extended)]

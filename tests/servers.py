@@ -47,8 +47,6 @@ TICK_S = 1.0
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server that listens, and a way into its event loop."""
-
     base_url: str
     port: int
     app: FastAPI
@@ -71,7 +69,6 @@ class RunningServer:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(DEADLINE_S)
 
     def tasks(self) -> set["asyncio.Task[Any]"]:
-        """Return the tasks of the server's loop, without the one that asks."""
 
         async def others() -> set["asyncio.Task[Any]"]:
             return asyncio.all_tasks() - {asyncio.current_task()}
@@ -104,7 +101,6 @@ class _Server(uvicorn.Server):
                     await self._is_told.wait()
 
     def stop(self) -> None:
-        """Tell it to, from another thread."""
         self.should_exit = True
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._is_told.set)

@@ -22,7 +22,6 @@ class Client:
         self.connection.send(json.dumps({**named, **members}))
 
     def receive(self) -> Received:
-        """Return the next message, or audio."""
         received = self.connection.recv(timeout=DEADLINE_S)
         if isinstance(received, bytes):
             return received
@@ -31,7 +30,6 @@ class Client:
         return message
 
     def until(self, is_last: str | Callable[[Received], bool]) -> list[Received]:
-        """Return all that comes up to a message of this type, or that satisfies this."""
         found: list[Received] = []
         while True:
             found.append(self.receive())
@@ -53,7 +51,6 @@ class Client:
 
     @property
     def close_code(self) -> int | None:
-        """How the connection has ended."""
         return self.connection.close_code
 
 
@@ -74,6 +71,5 @@ def audio(received: Sequence[Received]) -> bytes:
 
 
 def messages(received: Sequence[Received], type: str | None = None) -> list[dict[str, Any]]:
-    """Return the messages among what was received, all of them or those of one type."""
     found = [each for each in received if not isinstance(each, bytes)]
     return [each for each in found if type is None or each.get("type") == type]

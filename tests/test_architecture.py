@@ -139,7 +139,6 @@ def within(module: str) -> str:
 
 
 def imported_modules() -> dict[str, set[str]]:
-    """Return the modules of the package that each of them imports, by their names within it."""
     modules = {
         name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
         for path in FILES

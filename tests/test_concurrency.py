@@ -68,7 +68,6 @@ async def test_a_cancelled_call_that_has_not_begun_never_begins() -> None:
 
 @contextmanager
 def other_loop() -> Generator[LoopCalls, None, None]:
-    """An event loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

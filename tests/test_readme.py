@@ -27,7 +27,6 @@ DEADLINE_S = 120
 
 
 def blocks(language: str, text: str = README) -> list[str]:
-    """Return a page's code of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 

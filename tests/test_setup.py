@@ -91,7 +91,6 @@ class Checkout:
         return done.stderr
 
     def installed(self) -> str | None:
-        """Return the version of PyTorch that is there."""
         found = list((self.folder / ".venv").glob("lib/*/site-packages/torch-*.dist-info"))
         return found[0].name.removeprefix("torch-").removesuffix(".dist-info") if found else None
 

@@ -12,7 +12,6 @@ from tests.servers import RunningServer
 
 @contextmanager
 def filled(server: RunningServer, model: Any) -> Generator[None, None, None]:
-    """Reserve all the room that a model has for speech."""
     stack = AsyncExitStack()
 
     async def fill() -> None:

@@ -38,8 +38,6 @@ def document() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path, as it is described."""
-
     method: str
     path: str
     description: Mapping[str, Any]

@@ -85,7 +85,6 @@ def workers() -> Generator[Workers, None, None]:
 
 
 def run(source: Source, spy: SpyEncoder, workers: Workers) -> list[bytes | Ended]:
-    """Encode to the end, whatever it is, by when all must be closed."""
 
     async def collect() -> list[bytes | Ended]:
         stream = FileEncoding(AudioFormat.MP3, 24_000, workers).pieces(source.stream())

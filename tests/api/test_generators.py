@@ -33,7 +33,6 @@ def listener() -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def hang(server: RunningServer, listener: ThreadPoolExecutor) -> "Future[httpx.Response]":
-    """Ask for speech that hangs, and wait until it does."""
     speech = listener.submit(httpx.post, server.base_url + URL, json=HANGING, timeout=60)
     wait_until(lambda: faulty.PULLED[HANGING_SEED] > 0)
     return speech

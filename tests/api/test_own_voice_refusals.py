@@ -19,7 +19,6 @@ from tests.sockets import connected, messages
 
 @pytest.fixture(scope="module")
 def server(own_voice_checkpoint: Path) -> Generator[RunningServer, None, None]:
-    """A server where nobody waits."""
     with start_own_voice(own_voice_checkpoint, model={"max_waiting": 0}) as running:
         yield running
 

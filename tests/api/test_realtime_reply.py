@@ -12,8 +12,6 @@ from antiphon.pipeline.chat.talk_history import TalkHistory, TalkItem
 
 
 class Wire:
-    """Keeps what is sent."""
-
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
 

@@ -47,7 +47,6 @@ def opened(server: RunningServer, body: dict[str, Any], *, read_buffer: int = 0)
 
 
 def read_to_the_end(connection: socket.socket) -> bytes:
-    """Return all that comes before the server closes the connection."""
     with connection:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 

@@ -26,14 +26,12 @@ def spoken(format: AudioFormat, samples: Samples, sample_rate_hz: int) -> bytes:
 
 
 def written(samples: Any, sample_rate_hz: int, format: str, subtype: str | None = None) -> bytes:
-    """Return a file as libsndfile writes it; samples are ``[n]`` or ``[n, channels]``."""
     file = io.BytesIO()
     soundfile.write(file, samples, sample_rate_hz, format=format, subtype=subtype)
     return file.getvalue()
 
 
 def muxed(container: str, codec: str, samples: Samples, sample_rate_hz: int, **tags: str) -> bytes:
-    """Return a file as ffmpeg writes it; mono."""
     file = io.BytesIO()
     with av.open(file, "w", format=container) as output:
         output.metadata.update(tags)

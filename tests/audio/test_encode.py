@@ -76,7 +76,6 @@ def _small_heap() -> None:
 
 
 def num_codecs() -> int:
-    """Return how many codecs and containers are alive."""
     kinds = (av.AudioStream, av.AudioCodecContext, av.container.OutputContainer)
     # Not isinstance: it asks strangers for __class__, and some objects of torch warn at that.
     return sum(issubclass(type(thing), kinds) for thing in gc.get_objects())

@@ -73,7 +73,6 @@ async def measured(url: str, rounds: int, at_once: int) -> dict[str, list[float]
 
 
 def main() -> None:
-    """Measure, and write what was seen."""
     parser = peer_flags(__doc__.split("\n")[0], "1.7b")
     parser.add_argument("--rounds", type=int, default=6, help="of recordings that come at once")
     parser.add_argument("--at-once", type=int, default=16, help="recordings of a round")

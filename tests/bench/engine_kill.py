@@ -76,7 +76,6 @@ async def streamed(url: str, number: int, frames: int, kill_after_s: float) -> d
 
 
 def main() -> None:
-    """Measure, and write what was seen."""
     parser = peer_flags(__doc__.split("\n")[0], "1.7b")
     parser.add_argument("--placement", required=True, help="of the server, with two engines")
     parser.add_argument("--streams", type=int, default=64, help="at once")

@@ -43,7 +43,6 @@ async def drawn(url: str, number: int, fields: dict[str, Any]) -> list[dict[str,
 
 
 def main() -> None:
-    """Measure, and write what was seen."""
     parser = peer_flags(__doc__.split("\n")[0], "16b")
     parser.add_argument("--family", default="glm_image", help="whose random weights")
     parser.add_argument("--placement", required=True, help="of the server")

@@ -82,7 +82,6 @@ class Options:
         return ",".join(map(str, range(1, 1 + len(full)) if self.is_tiny else full))
 
     def count(self, full: int) -> str:
-        """Return how many of something."""
         return str(min(full, _FEW) if self.is_tiny else full)
 
     def kept(self) -> Command:
@@ -90,11 +89,9 @@ class Options:
         return "--random-dir", str(self.random_dir), "--device", self.device
 
     def json(self, name: str) -> Command:
-        """Return the flags that have a part's figures written."""
         return "--json", str(self.out / f"{name}.json")
 
     def bench(self, kind: str, size: str, *more: str) -> Command:
-        """Return a command of ``antiphon bench`` on random weights."""
         return bench(kind, "--random", self.size(size), "--device", self.device, *more)
 
 

@@ -119,7 +119,6 @@ def _end(process: "subprocess.Popen[bytes]", grace_s: float) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send a signal to all processes of a group; return whether there are any."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

@@ -24,7 +24,6 @@ def peer_flags(description: str, size: str) -> argparse.ArgumentParser:
 
 
 def device_of(wanted: str) -> str:
-    """Return a device's name for PyTorch."""
     import torch
 
     if wanted != "auto":

@@ -26,7 +26,6 @@ _TWO_STAGES = (
 
 
 def several_gpu_parts(options: Options) -> list[Part]:
-    """Return the parts; with tiny weights they run on a CPU."""
     parts = [
         _speech(options, "two-gpus-one", "one-gpu", _closed(options, 256)),
         _speech(options, "two-gpus-all", "all-gpus", _closed(options, 128, 512)),
@@ -64,7 +63,6 @@ def _open(options: Options) -> Command:
 
 
 def _kill(options: Options) -> Part:
-    """Return a part that kills an engine while streams run."""
     few = ("--streams", "2", "--frames", "40", "--kill-after-s", "1") if options.is_tiny else ()
     module = (sys.executable, "-m", "tests.bench.engine_kill")
     command = (*module, "--size", options.size("1.7b"), *options.kept(), *few)

@@ -91,7 +91,6 @@ class Ballast:
 
     @property
     def free(self) -> int:
-        """Bytes that are free, as the driver counts."""
         return torch.cuda.mem_get_info()[0]
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from tests.servers import RunningServer, wait_until
 
 @pytest.fixture
 def nothing_left(faulty_server: RunningServer) -> Generator[None, None, None]:
-    """Assert that after the test all is as it was before."""
     tasks, files = settled_tasks(faulty_server), num_files()
     yield
     wait_until(lambda: faulty_server.num_open == 0)

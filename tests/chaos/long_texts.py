@@ -118,7 +118,6 @@ ODD_MEMBERS: Mapping[str, bytes] = {
 
 
 def example(operation: Operation, schema: Mapping[str, Any]) -> Any:
-    """Return a small value that a schema allows."""
     schema = operation.resolved(schema)
     for key in ("anyOf", "oneOf"):
         if key in schema:

@@ -22,8 +22,6 @@ Attack: TypeAlias = Callable[[], object]
 
 @dataclass(frozen=True)
 class Watched:
-    """A server whose pauses are measured."""
-
     url: str
     process: "subprocess.Popen[bytes]"
 
@@ -51,7 +49,6 @@ class Watched:
         return found
 
     def long_pauses(self, attacks: Iterable[tuple[str, Attack]]) -> dict[str, float]:
-        """Return the pauses that are too long, by the attacks' names; print the longest."""
         pauses = {name: self._pause_of(attack) for name, attack in attacks}
         longest = sorted(pauses, key=lambda name: -pauses[name])[:MAX_PRINTED]
         told = ", ".join(f"{1000 * pauses[name]:.0f} ms {name}" for name in longest)
@@ -72,7 +69,6 @@ class Watched:
 
 @contextmanager
 def watched(settings: Settings) -> Generator[Watched, None, None]:
-    """Start a server, and end it with the block."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.chaos.watched"],
         cwd=ROOT,

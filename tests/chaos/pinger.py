@@ -31,7 +31,6 @@ def ping(port: int) -> str:
 
 
 def main() -> None:
-    """Ping until stdin ends."""
     port, statuses, latencies_s = int(sys.argv[1]), Counter[str](), []
     sys.stdout.write(STARTED)
     sys.stdout.flush()

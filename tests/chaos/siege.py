@@ -77,7 +77,6 @@ class Besieged:
         return self.folder / "log"
 
     def metrics(self) -> dict[str, float]:
-        """Return the sums of all metrics over their labels."""
         sums: dict[str, float] = {}
         text = httpx.get(f"{self.url}/metrics", timeout=DEADLINE_S).text
         for name, value in re.findall(r"^(\w+)(?:\{.*\})? (\S+)$", text, re.MULTILINE):

@@ -30,7 +30,6 @@ SPEECH = {"input": "Hi.", "ref_text": "Hello.", "max_new_tokens": "2", "response
 
 
 def recordings() -> list[bytes]:
-    """Return whole files of many formats."""
     samples = np.random.default_rng(0).uniform(-0.3, 0.3, 36_000).astype(np.float32)
     whole = [written(samples, 24_000, format) for format in ("WAV", "FLAC", "OGG", "MP3", "AIFF")]
     whole += [spoken(format, samples, 24_000) for format in (AudioFormat.OPUS, AudioFormat.AAC)]

@@ -29,7 +29,6 @@ NUM_TIMES = 2
 
 @pytest.fixture(scope="module")
 def metric(server: RunningServer) -> Metric:
-    """Return the sum of all metrics' samples that have a label of a value."""
 
     async def read(label: str, value: str) -> float:
         families = server.state.guards.metrics.registry.collect()

@@ -84,7 +84,6 @@ def resident_mib(server: Besieged) -> float:
 
 
 def is_refused(connection: ClientConnection) -> bool:
-    """Return whether a refusal is among what has come."""
     found = False
     try:
         for _ in range(MAX_READ):

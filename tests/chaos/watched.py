@@ -90,7 +90,6 @@ def _cpu_times() -> Mapping[int, float]:
 
 
 def main() -> None:
-    """Serve until stdin ends."""
     settings = pickle.load(sys.stdin.buffer)
     with start_server(settings, loop="asyncio") as server:
         settle_heap()  # as `antiphon serve` does, without which collections are the longest pauses

@@ -34,7 +34,6 @@ def run() -> Run:
 
 
 def popen(module: str, *arguments: str, group: int | None = None) -> "subprocess.Popen[str]":
-    """Start a module as a process; ``group`` 0 is one of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdout=subprocess.PIPE,

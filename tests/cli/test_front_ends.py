@@ -232,8 +232,6 @@ def test_memory_and_descriptors_stay_flat(running: ServerProcesses) -> None:
 
 
 class Child:
-    """A process that runs until it is stopped."""
-
     def __init__(self) -> None:
         self.is_stopped = False
 

@@ -79,10 +79,7 @@ class Event:
 
 
 class WyomingClient:
-    """What Home Assistant is to the proxy."""
-
     def __init__(self, port: int) -> None:
-        """Connect as soon as the proxy listens."""
 
         def is_listening() -> bool:
             with closing(socket.socket()) as knock:

@@ -100,7 +100,6 @@ class Stage:
         context: list[int] | None = None,
         first_chunk_frames: int | None = None,
     ) -> None:
-        """Add a request, whose frames arrive from ``at_s`` on."""
         context_frames = np.array(context)[:, None] if context else None
         prompt = Prompt(
             data=None,

@@ -76,7 +76,6 @@ class Drawing:
         return self.decoded(state, self.denoised([state])[0])
 
     def denoised(self, states: Sequence[Any]) -> list[Latents]:
-        """Step requests together to their ends."""
         for _ in range(self.denoiser.work(states[0].prompt).num_steps):
             self.denoiser.step(states)
         return [self.denoiser.finish(state) for state in states]

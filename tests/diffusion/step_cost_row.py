@@ -105,7 +105,6 @@ class Row:
 
 
 def by_diffusers(row: Row) -> float:
-    """Return the seconds of a step of diffusers' own pipeline."""
     pipeline = load_pipeline(row.subject, row.path, row.device)
     _restart_memory(row)
     request = row.subject.request_of(row.steps)
@@ -137,7 +136,6 @@ def by_diffusers(row: Row) -> float:
 
 
 def by_us(row: Row) -> float:
-    """Return the seconds of a step of ours, with the settings of the row."""
     denoiser: Any = load_denoiser(row.context)
     _restart_memory(row)
     computed = _count(denoiser)

@@ -18,7 +18,6 @@ WEIGHTS = "diffusion_pytorch_model.safetensors"
 
 
 def make(path: Path, *, shards: int = 1, seed: int = 0) -> None:
-    """Write a checkpoint of one network and a scheduler."""
     with torch.device("meta"):
         network = AutoencoderKL(block_out_channels=(4,), norm_num_groups=2, layers_per_block=1)
     write_pipeline(

@@ -50,7 +50,6 @@ class Deployment:
         return openai.OpenAI(api_key="none", base_url=url, max_retries=0, timeout=DEADLINE_S)
 
     def num_workers(self) -> int:
-        """Workers that the front end knows."""
         return len(httpx.get(f"{self.base_url}/health").json()["instances"])
 
     def start_worker(self, task: str = "speech", **variables: str) -> subprocess.Popen[bytes]:

@@ -19,7 +19,6 @@ Engine = Any
 async def started(
     worker: ModuleType, settings: Settings = TOY, task: str = "speech"
 ) -> AsyncGenerator[Engine, None]:
-    """Return an engine that serves, for as long as the block lasts."""
     engine = worker.DynamoEngine(settings, ROUTES[task])
     await engine.start(worker_id=1)
     try:
@@ -40,7 +39,6 @@ def audio_of(chunks: list[dict[str, Any]]) -> bytes:
 def ask(
     worker: ModuleType, request: dict[str, Any], settings: Settings = TOY, task: str = "speech"
 ) -> list[dict[str, Any]]:
-    """Return the chunks that a fresh engine makes for one request."""
 
     async def asked() -> list[dict[str, Any]]:
         async with started(worker, settings, task) as engine:

@@ -129,7 +129,6 @@ PREDICTED = (
 
 
 def simulated(load: Load) -> Report:
-    """Return what the simulator says of a load, on a GPU of 256 slots."""
     return simulate(load.traffic, 256, model=DEVICE, cache=_ALL_MEMORY, host=load.host)
 
 
@@ -155,7 +154,6 @@ def rows_of(load: Load) -> list[Row]:
 
 
 def main(loads: Sequence[Load] = (*MEASURED, *PREDICTED)) -> None:
-    """Print all figures; exits with 1 if one is not as measured."""
     lines = [
         "| load | figure | measured | simulated | ratio |",
         "| --- | --- | --- | --- | --- |",

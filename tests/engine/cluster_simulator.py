@@ -165,7 +165,6 @@ class _FrontEnd:
     busy_s: float = 0.0
 
     def work(self, at_s: float, cost_s: float) -> float:
-        """Return when work that arrives at ``at_s`` is done."""
         self.free_s = max(self.free_s, at_s) + cost_s
         self.busy_s += cost_s
         return self.free_s
@@ -197,7 +196,6 @@ class ClusterSimulation:
         self._next_arrival_s = 0.0
 
     def run(self) -> None:
-        """Run until every request has ended."""
         nodes = (*self.talkers, *self.codecs)
         while True:
             node = min(nodes, key=_Node.due_s)

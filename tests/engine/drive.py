@@ -29,7 +29,6 @@ class Generated:
 
     @property
     def tokens(self) -> list[int]:
-        """First code of each frame."""
         return [int(frame[0]) for frame in self.frames]
 
 

@@ -65,7 +65,6 @@ class Traffic:
         self._names: dict[int, str] = {}
 
     def at(self, time_s: float, do: Callable[[], None]) -> None:
-        """Let something happen later."""
         heapq.heappush(self._events, (time_s, self._num_events, do))
         self._num_events += 1
 

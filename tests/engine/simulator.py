@@ -226,7 +226,6 @@ class Simulation:
             self._arrivals.append(0.0)
 
     def run(self) -> None:
-        """Run until every request has ended."""
         while self._arrivals or has_work(self.core):
             step_s = next_step_s(self.core, self.clock)
             due_s = inf if step_s is None else step_s

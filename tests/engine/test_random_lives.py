@@ -117,7 +117,6 @@ class World:
             self.open_text.pop(name, None)
 
     def read(self) -> None:
-        """Let the slow listeners read a little."""
         for name, num_unread in self.slow.items():
             num_frames = min(num_unread, self.random.randint(0, 8))
             self.slow[name] -= num_frames

@@ -5,7 +5,6 @@ from antiphon.engine.scheduler import Scheduler
 
 
 def has_work(core: EngineCore) -> bool:
-    """Whether `EngineCore.step` has anything to do."""
     return bool(core._in_flight) or core.scheduler.has_work
 
 

@@ -63,7 +63,6 @@ def ids_beyond(file: Path) -> Iterator[tuple[str, int]]:
 
 
 def sections(content: Any) -> Iterator[dict[str, Any]]:
-    """Yield an object and all objects within it."""
     if isinstance(content, dict):
         yield content
         for value in content.values():

@@ -39,7 +39,6 @@ def findings(*checks: str, reference: ExpectedOutput | None = None) -> dict[str,
 
 
 def failures(*checks: str, reference: ExpectedOutput | None = None) -> dict[str, str]:
-    """Return the detail of each check that fails; arguments as of `findings`."""
     found = findings(*checks, reference=reference).values()
     return {each.check: each.detail for each in found if not each.is_met and not each.is_speed}
 

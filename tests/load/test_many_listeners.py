@@ -26,7 +26,6 @@ MAX_GROWTH_MIB = 400
 
 
 async def over_http(client: httpx.AsyncClient, began_s: float) -> float:
-    """Listen to the end; return the seconds to the first audio."""
     first_s = 0.0
     body = {"input": TEXT, "response_format": "pcm"}
     async with client.stream("POST", "/v1/audio/speech", json=body) as response:
@@ -37,7 +36,6 @@ async def over_http(client: httpx.AsyncClient, began_s: float) -> float:
 
 
 async def over_websocket(url: str, began_s: float) -> float:
-    """Listen to the end; return the seconds to the first audio."""
     first_s = 0.0
     async with connect(url, max_size=None, proxy=None, open_timeout=None) as socket:
         config = {"type": "session.config", "response_format": "pcm", "stream_audio": True}

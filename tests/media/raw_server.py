@@ -36,7 +36,6 @@ async def silent(writer: asyncio.StreamWriter) -> None:
 
 
 async def endless(writer: asyncio.StreamWriter) -> None:
-    """Send a body without an end."""
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while True:
         writer.write(b"10000\r\n" + bytes(0x10000) + b"\r\n")
@@ -83,7 +82,6 @@ class RawServer:
 async def serving(
     answers: dict[str, Answer], ssl_context: ssl.SSLContext | None = None
 ) -> AsyncGenerator[RawServer, None]:
-    """Serve until the block is left."""
     state = RawServer(answers)
     server = await asyncio.start_server(state._serve, "127.0.0.1", 0, ssl=ssl_context)
     state.port = server.sockets[0].getsockname()[1]

@@ -22,7 +22,6 @@ def audio_use(settings: ReferenceSettings) -> addresses.ReferenceUse:
 async def loading(
     reference: str, resolve: addresses.Resolve = addresses.resolve_host, **changes: Any
 ) -> bytes:
-    """Load with default settings but for ``changes``."""
     settings = ReferenceSettings(**changes)
     loader = ReferenceLoader(settings, resolve=resolve, ssl_context=TRUSTING_NOBODY)
     try:

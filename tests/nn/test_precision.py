@@ -16,7 +16,6 @@ def settings() -> tuple[bool, str]:
 
 @pytest.fixture
 def loose() -> Iterator[None]:
-    """Let everything be rounded."""
     before = settings()
     torch.backends.cudnn.allow_tf32 = True
     torch.set_float32_matmul_precision("high")

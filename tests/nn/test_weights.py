@@ -27,7 +27,6 @@ def part(path: Path, layout: dict[str, tuple[int, ...]] = LAYOUT, **more: Any) -
 
 
 def write(path: Path, *shards: tuple[str, ...]) -> None:
-    """Write all tensors to one file, or to one file for each of ``shards``."""
     if not shards:
         save_file(TENSORS, path / "model.safetensors")
         return

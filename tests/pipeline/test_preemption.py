@@ -24,7 +24,6 @@ def _paged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_a_loop
 async def spoken(source: str, *, is_live: bool) -> list[Audio]:
-    """Speak all texts at once."""
     settings = ModelSettings(source=source, device="cpu", max_slots=8)
     model = await SpeechModel.load(settings)
     speech = Speech({model.name: model}, SpeechSettings())

@@ -25,7 +25,6 @@ MAX_MISSED_WORDS_IN_A_ROW = 8
 
 
 def story(num_sentences: int) -> str:
-    """Return sentences that differ from each other, in paragraphs."""
     parts = (itertools.cycle(each) for each in (WHO, DID, WHAT, WHERE, WHEN))
     sentences = [
         " ".join(each) + "." for each in itertools.islice(zip(*parts, strict=True), num_sentences)

@@ -146,7 +146,6 @@ def test_a_backup_that_was_cut_is_refused(old: Folder, tmp_path: Path, kept: flo
 
 
 def refused(file: Path, content: bytes, folder: Path) -> str:
-    """Return why a backup of this content is refused, which leaves nothing behind."""
     file.write_bytes(content)
     with pytest.raises(InvalidRequestError) as caught:
         restore(Folder(folder).places, file)

@@ -24,8 +24,6 @@ DISK_BYTES = 4 * 1024 * 1024
 
 
 class Kept:
-    """A voice, a consent and a job of a folder."""
-
     def __init__(self, folder: Path) -> None:
         self.database = VoiceDatabase(folder)
         self.voices = VoiceStore(self.database, 10)

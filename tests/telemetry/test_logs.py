@@ -13,13 +13,11 @@ from tests.servers import DEADLINE_S
 
 @pytest.fixture
 def root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the root logger back afterwards."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     monkeypatch.setattr(logging.getLogger(), "level", logging.getLogger().level)
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what was logged, once it is written."""
     (handler,) = logging.getLogger().handlers
     assert isinstance(handler, logging.StreamHandler)
     assert isinstance(handler.stream, LogStream)

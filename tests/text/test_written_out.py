@@ -121,7 +121,6 @@ NASTY = (
 
 
 def num_calls(work: Callable[[], object]) -> int:
-    """Count the calls that some work takes."""
     profile = Profile(builtins=False)
     profile.runcall(work)
     return sum(each.callcount for each in profile.getstats())

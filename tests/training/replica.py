@@ -17,7 +17,6 @@ _DEVICE = torch.device("cpu")
 
 
 def codec_state(data: Path, replicas: Replicas) -> dict[str, Any]:
-    """Return the state after a few steps of each phase."""
     recipe = replace(TINY_RECIPE, coding_steps=5, settling_steps=2)
     trainer = CodecTrainer(recipe, data, _DEVICE, replicas)
     trainer.crops.refresh()
@@ -34,7 +33,6 @@ def decode_alone(data: Path, replicas: Replicas) -> None:
 
 
 def language_model_state(codes: Path, replicas: Replicas) -> dict[str, Any]:
-    """Return the state after some steps."""
     options = Options(
         codes=codes,
         out=codes / "lm",

@@ -76,7 +76,6 @@ def trained(directory: Path, taught: Corpus, num_steps: int) -> Training:
 
 @pytest.fixture(scope="module")
 def training(taught: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Training:
-    """A model after a few steps."""
     return trained(tmp_path_factory.mktemp("lm"), taught, num_steps=5)
 
 
@@ -87,7 +86,6 @@ def learned(taught: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Trainin
 
 
 def exported(training: Training, directory: Path) -> Path:
-    """Export a checkpoint with a codec of random weights."""
     codec = directory / "codec"
     write_codec(directory / "made", codec)
     export(training.options.out, codec, directory / "checkpoint")

@@ -28,7 +28,6 @@ T = TypeVar("T")
 
 
 def flac(seed: int) -> bytes:
-    """Return a file that is left to the sandbox."""
     samples, sample_rate_hz = soundfile.read(io.BytesIO(wav(seed=seed)))
     file = io.BytesIO()
     soundfile.write(file, samples, sample_rate_hz, format="FLAC")

@@ -44,7 +44,6 @@ def shown_pixels(page: Page, number: int = 0) -> bytes:
 
 
 def drawn_pixels(server: RunningServer, **fields: Any) -> list[bytes]:
-    """Ask for images without the page."""
     answer = httpx.post(f"{server.base_url}/v1/images/generations", json=fields)
     return [pixels_of(each["b64_json"]) for each in answer.raise_for_status().json()["data"]]
 

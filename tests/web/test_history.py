@@ -37,7 +37,6 @@ def lines(page: Page) -> list[str]:
 
 
 def shown(page: Page) -> list[Any]:
-    """Return what the page shows of the utterance in its player."""
     return [page.texts("#numbers dd"), page.text("seed-used"), page.text("duration")]
 
 

@@ -19,7 +19,6 @@ from tests.servers import TOY, start_server
 
 
 def bearing(key: str) -> Headers:
-    """Return headers as they come over the wire."""
     return Headers(raw=[(b"authorization", b"Bearer " + key.encode())])
 
 

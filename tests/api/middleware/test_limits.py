@@ -34,7 +34,6 @@ Start = Callable[..., RunningServer]
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Generator[Start, None, None]:
-    """Start a faulty server with limits of its own."""
     faulty.register(monkeypatch)
     with ExitStack() as stack:
 

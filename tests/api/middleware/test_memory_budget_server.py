@@ -26,7 +26,6 @@ Start = Callable[..., RunningServer]
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Generator[Start, None, None]:
-    """Start a faulty server with so many MiB."""
     faulty.register(monkeypatch)
     with ExitStack() as stack:
 

@@ -23,7 +23,6 @@ class Counting(asyncio.Protocol):
 
 
 async def connected(port: int, number: int) -> None:
-    """Connect, and wait until the listener has closed the connection."""
 
     async def one() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

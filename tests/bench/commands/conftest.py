@@ -15,7 +15,6 @@ __all__ = ["no_settings_from_outside"]
 
 @pytest.fixture
 def run(bench_command: None) -> Run:
-    """Run ``antiphon bench`` with these arguments."""
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(app, ["bench", *arguments])

@@ -73,8 +73,6 @@ def test_calls_are_executed_in_order_while_the_caller_goes_on() -> None:
 
 
 class Counter(HostRunner[int]):
-    """Makes frames 1, 2, 3 ..., and notes them."""
-
     def __init__(self, order: list[object]) -> None:
         super().__init__(1)
         self.order = order

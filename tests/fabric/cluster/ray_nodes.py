@@ -45,7 +45,6 @@ class RayNodes:
         return str(self.cluster.address)
 
     def add(self, **labels: str) -> Any:
-        """Start a node with labels; it is part of the cluster when this returns."""
         node = self.cluster.add_node(**_NODE, labels=labels)
         self.further.append(node)
         return node
@@ -62,11 +61,9 @@ class RayNodes:
         self.cluster.head_node.kill_gcs_server()
 
     def start_head(self) -> None:
-        """Start the head's server again."""
         self.cluster.head_node.start_gcs_server()
 
     def kill(self, node: Any) -> None:
-        """End a node at once, with all processes on it."""
         self.further.remove(node)
         self.cluster.remove_node(node, allow_graceful=False)
 
@@ -164,18 +161,15 @@ class _Breaking:
 
 
 def build_breaking(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
-    """Be the builder of a stage whose engine fails."""
     publish(StageStatus(capacity=1))
     return _Breaking(publish)
 
 
 def name_of(replica: Replica) -> str:
-    """Return the name of a replica's actor, which its id begins with."""
     return replica.id.rpartition("/")[0]
 
 
 async def nodes_of(found: Sequence[Replica], namespace: str) -> list[str]:
-    """Return Ray's ids of the replicas' nodes, sorted."""
     import ray
 
     actors = [ray.get_actor(name_of(each), namespace=namespace) for each in found]

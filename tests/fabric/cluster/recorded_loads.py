@@ -51,7 +51,6 @@ def build_recorded_stage(
 
 
 def recorded(file: Path) -> list[RecordedLoad]:
-    """Return the loads so far, in their order."""
     if not file.exists():
         return []
     return [RecordedLoad(**json.loads(line)) for line in file.read_text().splitlines()]

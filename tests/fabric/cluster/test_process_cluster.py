@@ -57,7 +57,6 @@ async def started(
 
 
 async def replicas(cluster: ClusterClient, stage_id: str, number: int) -> tuple[Replica, ...]:
-    """Return the replicas as soon as there are so many."""
     async with aclosing(cluster.watch(stage_id)) as changes:
         async for found in changes:
             if len(found) == number:
@@ -66,7 +65,6 @@ async def replicas(cluster: ClusterClient, stage_id: str, number: int) -> tuple[
 
 
 async def spoken(replica: Replica) -> bytes:
-    """Return the samples of a request that a replica serves."""
     request = StageRequest("a", prompt("Hello there."))
     connection = await StageConnection.connect(replica.address, TOKEN)
     try:

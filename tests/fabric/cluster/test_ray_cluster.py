@@ -92,7 +92,6 @@ def prompt() -> Prompt:
 
 
 async def spoken(cluster: RayCluster, replica: Replica, tls: WireTls | None = None) -> bytes:
-    """Return the samples of a request that a replica serves."""
     connection = await StageConnection.connect(replica.address, cluster.token, tls=tls)
     try:
         request = StageRequest("request", prompt())

@@ -35,7 +35,6 @@ slow = pytest.mark.slow  # a Ray cluster takes ten seconds to start, a replica t
 
 
 def grouped(strategy: GroupStrategy, *num_cpus: float, **placed: Any) -> list[Placement]:
-    """Return placements of the model's stages, one engine each, in one group."""
     engines = tuple(
         ((spec,), Placement(num_cpus=cpus, **placed))
         for spec, cpus in zip(toy_task().pipeline, num_cpus, strict=False)

@@ -48,7 +48,6 @@ def free_port() -> int:
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Generator[str, None, None]:
-    """Run Redis; give its address."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed")

@@ -25,7 +25,6 @@ pytestmark = [
 
 
 def demands() -> list[dict[str, float]]:
-    """Return the pending demands that Ray's autoscaler works on."""
     worker: Any = ray._private.worker.global_worker
     state = get_cluster_resource_state(worker.gcs_client)
     return [dict(each.request.resources_bundle) for each in state.pending_resource_requests]

@@ -36,7 +36,6 @@ class NoLauncher:
 
 @asynccontextmanager
 async def controlled() -> AsyncGenerator[ClusterController, None]:
-    """Give a controller that hosts one stage."""
     state = ClusterState(lambda stage_id: stage_id, now_s=time.monotonic())
     controller = ClusterController(state, NoLauncher())
     await controller.host("front end", HOSTING)

@@ -50,7 +50,6 @@ async def started(loads: Path) -> AsyncGenerator[ClusterClient, None]:
 
 
 async def replicas(cluster: ClusterClient, stage_id: str, number: int) -> tuple[Replica, ...]:
-    """Return the replicas as soon as there are so many."""
     async with aclosing(cluster.watch(stage_id)) as changes:
         async for found in changes:
             if len(found) == number:
@@ -59,7 +58,6 @@ async def replicas(cluster: ClusterClient, stage_id: str, number: int) -> tuple[
 
 
 async def hosted(cluster: ClusterClient, specs: Sequence[StageSpec], placement: Placement) -> str:
-    """Host stages, and return their id when all replicas are loaded."""
     stage_id = await cluster.host(specs, CONTEXT, placement)
     found = await replicas(cluster, stage_id, placement.num_replicas)
     labels = [placement.context_of(CONTEXT, number).device for number in range(len(found))]
@@ -144,7 +142,6 @@ async def test_this_process_loads_the_first_replica(
 
 
 def chains(name: str, task: str, placed: ModelPlacement) -> list[tuple[StageSpec, ...]]:
-    """Return the stages of a task by engine, its encoder before them."""
     found = family(name).tasks[task]
     groups = engine_groups(found.pipeline, is_colocated=placed.is_colocated(found.pipeline))
     return [*([] if found.encoder is None else [(found.encoder,)]), *groups]

@@ -13,7 +13,6 @@ CODEC = replace(SPEC, name="codec", consumes=ItemKind.AUDIO)
 
 
 def pair(strategy: GroupStrategy = "SPREAD", **placed: Any) -> tuple[Hosting, Hosting]:
-    """Return the hostings of two engines of one group."""
     placement = Placement(**placed)
     engines = (((SPEC,), placement), ((CODEC,), placement))
     group = StageGroup(name="pair", strategy=strategy, engines=engines)

@@ -75,7 +75,6 @@ async def heard(
 
 
 async def undisturbed(seeds: Sequence[int], text: str = TEXT) -> dict[int, Samples]:
-    """Return what a stage of this process makes."""
     model = await SpeechModel.load(toy())
     found = {
         seed: await heard(model, StageRequest("r", prompt_of(model, seed, text))) for seed in seeds

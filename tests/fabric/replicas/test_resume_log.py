@@ -22,7 +22,6 @@ def request(*, returns_frames: bool = False) -> StageRequest:
 
 
 def chunks(sizes: Sequence[int], *, has_frames: bool, first: int = 0) -> list[AudioChunk]:
-    """Return audio of so many frames each; each frame is a word too."""
     made = []
     for size in sizes:
         numbers = range(first, first + size)

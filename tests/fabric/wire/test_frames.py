@@ -43,7 +43,6 @@ MESSAGES: list[Message] = [
 
 
 def written(messages: list[Message], limits: WireLimits = LIMITS) -> list[bytes]:
-    """Return what is written turn by turn, if all messages are sent in the first."""
     writer = FrameWriter(limits)
     for kind, id, value in messages:
         writer.add(*encode(kind, id, value), order=id)
@@ -69,7 +68,6 @@ def read(reader: FrameReader, data: bytes, sizes: list[int]) -> list[Message]:
 
 
 def assert_same(found: list[Message], sent: list[Message]) -> None:
-    """Assert that all have come, those of an id in order."""
     assert len(found) == len(sent)
     for id in {message[1] for message in sent}:
         ours = [each for each in sent if each[1] == id]

@@ -22,7 +22,6 @@ CHUNK = AudioChunk(np.zeros(7680, np.float32), 24_000, 4)
 
 
 def num_waiting_bytes(peer: RpcPeer) -> int:
-    """Return the bytes that were written and that the other side has not read."""
     assert peer.connection._transport is not None
     return peer.connection._transport.get_write_buffer_size()
 

@@ -41,7 +41,6 @@ def prompt_of(text: str, seed: int = 1) -> Prompt:
 async def served(
     address: str, fabric: LocalFabric | None = None
 ) -> AsyncGenerator[tuple[StageServer, StageConnection], None]:
-    """Serve a fabric, and connect to it; everything is closed in the end."""
     fabric = fabric or LocalFabric(build_stage)
     server = StageServer(fabric, TOKEN)
     bound = await server.serve(address)

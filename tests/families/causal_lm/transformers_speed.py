@@ -53,7 +53,6 @@ def measure(model: Any, device: str, concurrency: int, num_tokens: int) -> dict[
 
 
 def main() -> None:
-    """Measure, and write what was seen."""
     parser = peer_flags(__doc__.split("\n")[0], "7b")
     parser.add_argument("--concurrency", default="1,64", help="answers at a time")
     parser.add_argument("--tokens", type=int, default=200, help="of each answer")

@@ -18,7 +18,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def custom(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint with a voice of its own."""
     path = tmp_path_factory.mktemp("cosyvoice3-custom")
     make_checkpoint(path, task="custom_voice")
     return path

@@ -27,7 +27,6 @@ from tests.families.fish_speech.random_checkpoint import decoder_in, encoder_in,
 
 @pytest.fixture
 def copied(made: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
-    """Return a copy of a tiny checkpoint that may be changed."""
 
     def copy(task: str) -> Path:
         return Path(shutil.copytree(made(task), tmp_path / task))

@@ -42,7 +42,6 @@ def frames_of(seed: int, count: int = NUM_FRAMES) -> NDArray[np.int64]:
 def streamed(
     stage: StreamingDecoder, streams: dict[int, NDArray[np.int64]], cuts: list[int]
 ) -> dict[int, Samples]:
-    """Decode streams side by side, each cut alike."""
     state, parts = stage.open(4), {slot: [np.zeros(0, np.float32)] for slot in streams}
     for slot in streams:
         stage.reset(state, slot)

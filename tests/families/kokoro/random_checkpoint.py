@@ -23,7 +23,6 @@ _STD_OF_INPUTS = 0.8
 
 
 def write_weights(path: Path, making: Whole) -> None:
-    """Write the weights in the official layout by the configuration in a directory."""
     config, seed = load_config(path), making.seed
     channels, skipped = config.decoder_channels
     with torch.device("meta"):

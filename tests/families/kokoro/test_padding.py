@@ -51,7 +51,6 @@ def padded(
 
 
 def check(batch: Tensor, alone: Sequence[Tensor], dim: int, tolerance: float = 2e-5) -> None:
-    """Compare rows' own parts."""
     for row, each in enumerate(alone):
         own = batch[row : row + 1].narrow(dim, 0, each.shape[dim])
         torch.testing.assert_close(own, each, rtol=1e-4, atol=tolerance)

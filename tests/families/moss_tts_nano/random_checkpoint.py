@@ -44,12 +44,10 @@ _CODEC = {
 
 @whole_checkpoints(sizes=SIZES, tasks=TASKS, dtypes=("float32",))
 def make_checkpoint(path: Path, making: Whole) -> None:
-    """Write the directories of a model and its codec."""
     write_repositories(path, seed=making.seed)
 
 
 def write_repositories(path: Path, *, seed: int = 0, channels: int = 1) -> None:
-    """Write a model, with a codec of one or two channels below it."""
     random = np.random.default_rng(seed)
     codec = path / CODEC_DIRECTORY
     codec.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,6 @@ _SYMBOLS = "_^$ !'(),-.:;?abcdefhijklmnopqrstuvwxyzæçðøħŋœɐɑɒɓɔəɚ�
 
 @whole_checkpoints(sizes=SIZES, tasks=TASKS, vocabularies=(), dtypes=("float32",))
 def make_checkpoint(path: Path, making: Whole) -> None:
-    """Write a directory with one English voice."""
     write_voice(path, "en_US-random-tiny", seed=making.seed)
 
 

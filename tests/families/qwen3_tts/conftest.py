@@ -13,7 +13,6 @@ from tests.families.qwen3_tts.prompter_desk import Desk
 
 @pytest.fixture(scope="session")
 def parity_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return the directory of a checkpoint by its name in `oracle.cases.CHECKPOINTS`."""
 
     @cache
     def make(name: str) -> Path:

@@ -45,7 +45,6 @@ def gguf_name(name: str) -> str:
 
 
 def write_talker(checkpoint: Path, file: Path, changes: dict[str, Any] | None = None) -> None:
-    """Write the talker of a checkpoint in F32; ``changes`` replace keys of the metadata."""
     tensors = [
         (gguf_name(name), values.shape, 0, values.astype(np.float32).tobytes())
         for name, values in load_file(checkpoint / "model.safetensors").items()

@@ -49,7 +49,6 @@ class RecordedReference:
 
 
 def recorded() -> list[Recorded]:
-    """Return every case with its result."""
     arrays = _arrays()
     return [
         Recorded(

@@ -45,6 +45,5 @@ make_checkpoint = WholeCheckpoints(without_most_groups, write_weights)
 
 
 def write_all_but_weights(path: Path, **what: Any) -> Qwen3TTSConfig:
-    """Write the configuration and tokenizer files; arguments as for `make_checkpoint`."""
     without_weights(path, **what)
     return load_config(path)

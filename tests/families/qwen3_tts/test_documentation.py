@@ -41,7 +41,6 @@ TaskCheckpoint = Callable[[CheckpointTask], Path]
 
 
 def blocks(section: str, language: str) -> list[str]:
-    """Return the code of one language below a heading."""
     (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 

@@ -93,7 +93,6 @@ def frames_after(
     piece_positions: int | None = None,
     appends: Sequence[Append] = (),
 ) -> tuple[list[Codes], list[Tensor]]:
-    """Make frames, and return them with all that is held then."""
     drive, frames, starts = Drive(runner, piece_positions=piece_positions), [], [start]
     for _ in range(num_frames):
         frames.append(drive.step((SLOT,), starts=starts, appends=appends).frames[SLOT])

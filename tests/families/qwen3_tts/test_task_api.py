@@ -40,7 +40,6 @@ def assert_same(one: Audio, other: Audio) -> None:
 
 @pytest.fixture(scope="module")
 def load(checkpoint: Callable[..., Path]) -> Generator[Callable[[str], Antiphon], None, None]:
-    """Return the model of a task, loaded when it is first asked for."""
     with ExitStack() as stack:
 
         @cache

@@ -39,7 +39,6 @@ def ask(
 
 
 def patches(generated: Generated) -> NDArray[np.float32]:
-    """Return the frames of a request as patches of latents."""
     return patches_of(np.stack(generated.frames))
 
 

@@ -12,7 +12,6 @@ from antiphon.nn.cpu.mapped_file import MappedFile
 
 
 def num_mapped(path: Path) -> int:
-    """Return how often a file is mapped by this process."""
     return Path("/proc/self/maps").read_text(encoding="utf-8").count(path.name)
 
 

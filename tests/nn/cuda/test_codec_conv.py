@@ -78,7 +78,6 @@ def test_units_compile_fit_and_have_the_structure_that_they_are_given(
 
 
 def block_of(width: int, stride: int) -> FusedUpsamplingBlock:
-    """Return a block whose units have dilations 1, 3 and 9."""
     half, snake = torch.float16, Snake(torch.ones(width), torch.ones(width))
     pointwise = ConvWeights(torch.zeros(width, width, dtype=half), torch.zeros(width))
     weight, bias = torch.zeros(NUM_TAPS * width, width, dtype=half), torch.zeros(width)

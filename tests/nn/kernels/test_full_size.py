@@ -66,7 +66,6 @@ def paged_cache(model: FusedLanguageModel) -> PagedCache:
 
 
 def make_frames(model: FusedLanguageModel, num_rows: int, num_visible: int) -> None:
-    """Go through a step of some rows."""
     inputs = model.embed(meta(num_rows, dtype=torch.int64))
     attend = decode_attention(paged_cache(model), (inputs.slots, inputs.positions), num_visible)
     places = inputs.slots[:, None], inputs.positions[:, None]

@@ -61,7 +61,6 @@ def asked(text: str = "How are you?", **more: Any) -> ChatRequest:
 def spoken_by(
     chats: Chats, request: ChatRequest, voice: str | None = None, **more: Any
 ) -> OmniTalkerChat:
-    """Begin to speak an answer."""
     model = chats.voice(None)
     assert model is not None
     speech = SpeechRequest("", seed=request.seed, **more)
@@ -71,7 +70,6 @@ def spoken_by(
 async def said(
     chats: Chats, request: ChatRequest, voice: str | None = None, **more: Any
 ) -> tuple[str, NDArray[np.float32], Ended]:
-    """Return text and audio of an answer, and how the audio ends."""
     spoken = spoken_by(chats, request, voice, **more)
     writing = asyncio.create_task(collect_answer(spoken.text()))
     events = [event async for event in spoken.audio()]

@@ -116,7 +116,6 @@ def chinese_reader() -> ChineseReader:
 def placed_words(
     planner: TextPlanner, text: str, cuts: list[int], reader: PhonemeReader
 ) -> list[WordTime]:
-    """Return the words of a text that arrives in pieces, each a second long."""
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     items = [item for start, stop in pairwise(places) for item in planner.push(text[start:stop])]
     items += planner.finish()

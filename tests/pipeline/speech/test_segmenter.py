@@ -46,7 +46,6 @@ TEXTS = st.lists(
 
 
 def cut(cutter: Segmenter, pieces: list[str]) -> list[str]:
-    """Return the segments of a text that comes in these pieces."""
     found, current = [], ""
     for part in [*(part for piece in pieces for part in cutter.push(piece)), *cutter.flush()]:
         current += part.text

@@ -34,7 +34,6 @@ def decoded(
     state: Any = None,
     done: int = 0,
 ) -> list[NDArray[np.float32]]:
-    """Decode streams side by side, a group of each at a time."""
     if state is None:
         state = decoder.open(len(streams))
         for slot in range(len(streams)):

@@ -67,7 +67,6 @@ SPOKEN = (
 
 
 def make_checkpoint(path: Path, task: str) -> None:
-    """Make the checkpoint of random weights that a case speaks with."""
     random_checkpoint.make_checkpoint(path, size="tiny", task=task)
 
 

@@ -31,7 +31,6 @@ _IDS = {
 
 
 def record(path: Path) -> dict[str, Any]:
-    """Return the arrays of a checkpoint's directory."""
     language, audio = import_upstream()
     config = load_config(path)
     tokenizer = load_text_tokenizer(path, config.vocab_size)

@@ -40,8 +40,6 @@ SAMPLE_RATE_HZ = 24_000
 
 
 class Recorder:
-    """One checkpoint, loaded in one number type."""
-
     def __init__(self, directory: Path, dtype: Any) -> None:
         self.official = Qwen3TTSModel.from_pretrained(directory, device_map="cpu", dtype=dtype)
         self._talker: Any = None

@@ -48,7 +48,6 @@ def official_layout(oracle: Path, folder: Path, size: Size, task: str) -> Any:
 
 
 def run_in_oracle(oracle: Path, script: str, *arguments: Path) -> str:
-    """Run one of the scripts beside this file; return what it printed."""
     python = oracle / "bin" / "python"
     command = [str(part) for part in (python, "-W", "ignore", HERE / script, *arguments)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}

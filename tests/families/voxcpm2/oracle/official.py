@@ -91,7 +91,6 @@ def noise_of(seed: int, frame: int, shape: tuple[int, int, int]) -> torch.Tensor
 
 
 def speak(model: Any, case: Case) -> dict[str, NDArray[Any]]:
-    """Return ids, patches and audio of a request."""
     text = " ".join(case.text.replace("\n", " ").split(" "))
     while "  " in text:
         text = text.replace("  ", " ")

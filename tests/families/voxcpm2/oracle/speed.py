@@ -23,7 +23,6 @@ _WARM_UP_PATCHES = (4, 16)  # compiles, and captures graphs
 
 
 def load(checkpoint: Path, device: str) -> Any:
-    """Return the official model, as its own command loads it."""
     model = official_module().VoxCPM2Model
     return model.from_local(str(checkpoint), optimize=device == "cuda", device=device)
 
@@ -49,7 +48,6 @@ def speak(model: Any, num_patches: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and write what was seen."""
     parser = peer_flags(__doc__.split("\n")[0], "2b")
     parser.add_argument("--patches", type=int, default=60, help="of each run")
     parser.add_argument("--runs", type=int, default=2)
