@@ -4,15 +4,20 @@ An exported network is one graph: it draws its own random numbers, which a reque
 affect, and returns its audio at the end. Cut into parts, with the random numbers as another input,
 it is reproducible by a seed and returns audio in chunks.
 
-A file in this format is a protocol buffer; field numbers are those of onnx.proto3.
+A file in this format is a protocol buffer. The fields below are those of onnx.proto that are read
+or written; all others stay in their messages.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
 
 from antiphon.errors import ModelLoadError
@@ -27,14 +32,63 @@ ELEMENT_TYPES = {
 """Element types by onnxruntime's names."""
 
 Attribute: TypeAlias = int | float | str | tuple[int, ...]
-Field: TypeAlias = tuple[int, int | memoryview]
+Message: TypeAlias = Any
+"""Message of a class that is made here."""
 
-_MODEL_IR, _MODEL_GRAPH, _MODEL_OPSET = 1, 7, 8
-_NODES, _INITIALIZERS, _INPUTS, _OUTPUTS = 1, 5, 11, 12
-_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_PACKAGE = "antiphon.onnx"
+_REPEATED = "*"
+_FIELDS: Mapping[str, Mapping[str, tuple[int, str]]] = {
+    "Model": {"ir_version": (1, "int64"), "graph": (7, "Graph"), "opset_import": (8, "*Opset")},
+    "Opset": {"domain": (1, "string"), "version": (2, "int64")},
+    "Graph": {
+        **{"node": (1, "*Node"), "name": (2, "string"), "initializer": (5, "*Tensor")},
+        **{"input": (11, "*Value"), "output": (12, "*Value")},
+    },
+    "Node": {
+        **{"input": (1, "*string"), "output": (2, "*string"), "name": (3, "string")},
+        **{"op_type": (4, "string"), "attribute": (5, "*Attribute")},
+    },
+    "Attribute": {
+        **{"name": (1, "string"), "f": (2, "float"), "i": (3, "int64"), "s": (4, "bytes")},
+        **{"g": (6, "bytes"), "ints": (8, "*int64"), "graphs": (11, "*bytes")},
+        "type": (20, "int32"),
+    },
+    "Tensor": {
+        **{"dims": (1, "*int64"), "data_type": (2, "int32"), "name": (8, "string")},
+        **{"raw_data": (9, "bytes"), "external_data": (13, "*bytes")},
+        "data_location": (14, "int32"),
+    },
+    "Value": {"name": (1, "string"), "type": (2, "Type")},
+    "Type": {"tensor_type": (1, "TensorType")},
+    "TensorType": {"elem_type": (1, "int32"), "shape": (2, "Shape")},
+    "Shape": {"dim": (1, "*Dimension")},
+    "Dimension": {"dim_value": (1, "int64"), "dim_param": (2, "string")},
+}
 _FLOAT_ATTRIBUTE, _INT_ATTRIBUTE, _STRING_ATTRIBUTE, _INTS_ATTRIBUTE = 1, 2, 3, 7
 _IR_VERSION, _OPSET = 8, 15
+
+
+def _message_classes() -> Mapping[str, Any]:
+    """Return the classes of `_FIELDS` by name."""
+    file = FileDescriptorProto(name="antiphon/onnx.proto", package=_PACKAGE)
+    for name, its_fields in _FIELDS.items():
+        described = file.message_type.add(name=name)
+        for field_name, (number, kind) in its_fields.items():
+            added = described.field.add(name=field_name, number=number)
+            is_repeated, kind = kind.startswith(_REPEATED), kind.removeprefix(_REPEATED)
+            label = "LABEL_REPEATED" if is_repeated else "LABEL_OPTIONAL"
+            added.label = FieldDescriptorProto.Label.Value(label)
+            if kind in _FIELDS:
+                added.type_name = f".{_PACKAGE}.{kind}"
+            else:
+                added.type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    found = {name: pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in _FIELDS}
+    return {name: GetMessageClass(each) for name, each in found.items()}
+
+
+_CLASSES = _message_classes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,14 +111,16 @@ class OnnxNode:
     has_subgraph: bool = False
     encoded: bytes = b""
 
-    def encode(self) -> bytes:
+    def message(self) -> Message:
         if self.encoded:
-            return self.encoded
-        parts = [_text(1, each) for each in self.inputs]
-        parts += [_text(2, each) for each in self.outputs]
-        parts += [_text(3, self.name), _text(4, self.op_type)]
-        parts += [_bytes(5, _attribute(*each)) for each in self.attributes.items()]
-        return b"".join(parts)
+            return _CLASSES["Node"].FromString(self.encoded)
+        return _CLASSES["Node"](
+            input=self.inputs,
+            output=self.outputs,
+            name=self.name,
+            op_type=self.op_type,
+            attribute=[_attribute(*each) for each in self.attributes.items()],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,63 +129,51 @@ class OnnxGraph:
 
     Attributes:
         nodes: nodes, each after those whose outputs it reads.
-        tensors: encoded constants, by name.
-        inputs: encoded descriptions, by name.
-        opsets: encoded versions of the operator sets.
+        tensors: constants, by name.
+        inputs: descriptions, by name.
+        opsets: versions of the operator sets.
     """
 
     nodes: tuple[OnnxNode, ...]
-    tensors: Mapping[str, bytes | memoryview]
-    inputs: Mapping[str, bytes]
+    tensors: Mapping[str, Message]
+    inputs: Mapping[str, Message]
     outputs: tuple[str, ...]
-    opsets: tuple[bytes, ...] = ()
+    opsets: tuple[Message, ...] = ()
 
     @classmethod
     def read(cls, file: Path) -> "OnnxGraph":
         """Read a file; raises ModelLoadError."""
         try:
-            model = list(_fields(memoryview(file.read_bytes())))
-            graphs = [_buffer(value) for number, value in model if number == _MODEL_GRAPH]
-            if len(graphs) != 1:
+            model = _CLASSES["Model"].FromString(file.read_bytes())
+            if not model.HasField("graph"):
                 raise ValueError("it has no graph")
-            (graph,) = graphs
-            parts = list(_fields(graph))
-            _check_tensors(file, (_buffer(value) for n, value in parts if n == _INITIALIZERS))
+            graph = model.graph
+            _check_tensors(file, graph.initializer)
             return cls(
-                tuple(_read_node(_buffer(value)) for number, value in parts if number == _NODES),
-                {
-                    _name(_buffer(value), 8): _buffer(value)
-                    for n, value in parts
-                    if n == _INITIALIZERS
-                },
-                {_name(_buffer(v), 1): bytes(_buffer(v)) for n, v in parts if n == _INPUTS},
-                tuple(_name(_buffer(v), 1) for n, v in parts if n == _OUTPUTS),
-                tuple(bytes(_buffer(value)) for n, value in model if n == _MODEL_OPSET),
+                tuple(map(_read_node, graph.node)),
+                {each.name: each for each in graph.initializer},
+                {each.name: each for each in graph.input},
+                tuple(each.name for each in graph.output),
+                tuple(model.opset_import),
             )
         except OSError as error:
             raise ModelLoadError(f"{file}: cannot be read: {error}") from error
-        except (ValueError, IndexError, UnicodeDecodeError) as error:
+        except (DecodeError, ValueError) as error:
             raise ModelLoadError(f"{file}: is no network in ONNX's format: {error}") from error
 
     def encode(self) -> bytes:
         """Return the network as a file's content."""
-        graph = b"".join(
-            [
-                *(_bytes(_NODES, node.encode()) for node in self.nodes),
-                _text(2, "graph"),
-                *(_bytes(_INITIALIZERS, tensor) for tensor in self.tensors.values()),
-                *(_bytes(_INPUTS, described) for described in self.inputs.values()),
-                *(_bytes(_OUTPUTS, _text(1, name)) for name in self.outputs),
-            ]
+        graph = _CLASSES["Graph"](
+            node=[node.message() for node in self.nodes],
+            name="graph",
+            initializer=self.tensors.values(),
+            input=self.inputs.values(),
+            output=[_CLASSES["Value"](name=name) for name in self.outputs],
         )
-        opsets = self.opsets or (_number(2, _OPSET),)
-        return b"".join(
-            [
-                _number(_MODEL_IR, _IR_VERSION),
-                _bytes(_MODEL_GRAPH, graph),
-                *(_bytes(_MODEL_OPSET, opset) for opset in opsets),
-            ]
-        )
+        opsets = self.opsets or (_CLASSES["Opset"](version=_OPSET),)
+        model = _CLASSES["Model"](ir_version=_IR_VERSION, graph=graph, opset_import=opsets)
+        encoded: bytes = model.SerializeToString()
+        return encoded
 
     def needed(self, outputs: Collection[str], given: Collection[str] = ()) -> tuple[OnnxNode, ...]:
         """Return the nodes that compute some values from given ones."""
@@ -158,162 +202,62 @@ class OnnxGraph:
         return OnnxGraph(nodes, tensors, described, tuple(outputs), self.opsets)
 
 
-def value_info(name: str, element_type: int, shape: Collection[int | str] | None = None) -> bytes:
-    """Encode an input with lengths or names of lengths; ``shape`` ``None``: any shape."""
-    tensor = _number(1, element_type)
+def value_info(name: str, element_type: int, shape: Collection[int | str] | None = None) -> Message:
+    """Describe an input with lengths or names of lengths; ``shape`` ``None``: any shape."""
+    described = _CLASSES["TensorType"](elem_type=element_type)
     if shape is not None:
-        lengths = [_number(1, n) if isinstance(n, int) else _text(2, n) for n in shape]
-        tensor += _bytes(2, b"".join(_bytes(1, length) for length in lengths))
-    return _text(1, name) + _bytes(2, _bytes(1, tensor))
+        keys = [("dim_value" if isinstance(each, int) else "dim_param", each) for each in shape]
+        described.shape.CopyFrom(_CLASSES["Shape"](dim=[{key: each} for key, each in keys]))
+    return _CLASSES["Value"](name=name, type={"tensor_type": described})
 
 
-def tensor(name: str, values: NDArray[np.float32] | NDArray[np.int64]) -> bytes:
-    """Encode a constant."""
-    element_type = FLOAT if values.dtype == np.float32 else INT64
-    lengths = b"".join(_number(1, length) for length in values.shape)
-    return lengths + _number(2, element_type) + _text(8, name) + _bytes(9, values.tobytes())
-
-
-def _check_tensors(file: Path, tensors: Iterable[memoryview]) -> None:
-    """Refuse constants in other files: a network may name any file, and is cut anyway."""
-    for encoded in tensors:
-        if any(
-            number in (_EXTERNAL_DATA, _DATA_LOCATION) and value
-            for number, value in _fields(encoded)
-        ):
-            raise ModelLoadError(f"{file}: keeps '{_name(encoded, 8)}' in another file")
-
-
-def _read_node(encoded: memoryview) -> OnnxNode:
-    inputs: list[str] = []
-    outputs: list[str] = []
-    name = op_type = ""
-    attributes: dict[str, Attribute] = {}
-    has_subgraph = False
-    for number, value in _fields(encoded):
-        if number == 1:
-            inputs.append(_string(value))
-        elif number == 2:
-            outputs.append(_string(value))
-        elif number == 3:
-            name = _string(value)
-        elif number == 4:
-            op_type = _string(value)
-        elif number == 5:
-            key, attribute, is_graph = _read_attribute(_buffer(value))
-            has_subgraph |= is_graph
-            if attribute is not None:
-                attributes[key] = attribute
-    return OnnxNode(
-        op_type, tuple(inputs), tuple(outputs), name, attributes, has_subgraph, bytes(encoded)
+def tensor(name: str, values: NDArray[np.float32] | NDArray[np.int64]) -> Message:
+    """Return a constant."""
+    return _CLASSES["Tensor"](
+        dims=values.shape,
+        data_type=FLOAT if values.dtype == np.float32 else INT64,
+        name=name,
+        raw_data=values.tobytes(),
     )
 
 
-def _read_attribute(encoded: memoryview) -> tuple[str, Attribute | None, bool]:
-    """Return an attribute's name, its value if the type is supported, and whether it is a graph."""
-    fields = list(_fields(encoded))
-    name = "".join(_string(value) for number, value in fields if number == 1)
-    ints: list[int] = []
-    found: Attribute | None = None
-    for number, value in fields:
-        if number == 2:
-            found = float(np.frombuffer(_buffer(value), "<f4")[0])
-        elif number == 3 and isinstance(value, int):
-            found = _signed(value)
-        elif number == 4:
-            found = bytes(_buffer(value)).decode(errors="replace")
-        elif number == 8:
-            ints += [_signed(value)] if isinstance(value, int) else _packed(value)
-    return name, tuple(ints) if ints else found, any(number in (6, 11) for number, _ in fields)
+def _check_tensors(file: Path, tensors: Iterable[Message]) -> None:
+    """Refuse constants in other files: a network may name any file, and is cut anyway."""
+    for each in tensors:
+        if each.external_data or each.data_location:
+            raise ModelLoadError(f"{file}: keeps '{each.name}' in another file")
 
 
-def _attribute(name: str, value: Attribute) -> bytes:
+def _read_node(message: Message) -> OnnxNode:
+    values = {each.name: _value(each) for each in message.attribute}
+    return OnnxNode(
+        message.op_type,
+        tuple(message.input),
+        tuple(message.output),
+        message.name,
+        {name: value for name, value in values.items() if value is not None},
+        any(each.HasField("g") or each.graphs for each in message.attribute),
+        message.SerializeToString(),
+    )
+
+
+def _value(attribute: Message) -> Attribute | None:
+    """Return the value of an attribute of a supported type."""
+    if attribute.ints:
+        return tuple(attribute.ints)
+    if attribute.HasField("s"):
+        return str(attribute.s, errors="replace")
+    if attribute.HasField("i"):
+        return int(attribute.i)
+    return float(attribute.f) if attribute.HasField("f") else None
+
+
+def _attribute(name: str, value: Attribute) -> Message:
+    make = _CLASSES["Attribute"]
     if isinstance(value, tuple):
-        kind, content = _INTS_ATTRIBUTE, b"".join(_number(8, each) for each in value)
-    elif isinstance(value, str):
-        kind, content = _STRING_ATTRIBUTE, _text(4, value)
-    elif isinstance(value, float):
-        kind = _FLOAT_ATTRIBUTE
-        content = bytes([2 << 3 | _FIXED32]) + np.array([value], "<f4").tobytes()
-    else:
-        kind, content = _INT_ATTRIBUTE, _number(3, value)
-    return _text(1, name) + content + _number(20, kind)
-
-
-def _fields(encoded: memoryview) -> Iterator[Field]:
-    """Yield the number and the value of each field of a message."""
-    place = 0
-    while place < len(encoded):
-        key, place = _read_varint(encoded, place)
-        number, wire_type = key >> 3, key & 7
-        if wire_type == _VARINT:
-            value, place = _read_varint(encoded, place)
-            yield number, value
-            continue
-        if wire_type == _BYTES:
-            length, place = _read_varint(encoded, place)
-        elif wire_type in (_FIXED32, _FIXED64):
-            length = 4 if wire_type == _FIXED32 else 8
-        else:
-            raise ValueError(f"a field has the type {wire_type}")
-        if number == 0 or place + length > len(encoded):
-            raise ValueError("it ends early, or is something else")
-        yield number, encoded[place : place + length]
-        place += length
-
-
-def _read_varint(encoded: memoryview, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = encoded[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
-
-
-def _packed(encoded: memoryview) -> list[int]:
-    values, place = [], 0
-    while place < len(encoded):
-        value, place = _read_varint(encoded, place)
-        values.append(_signed(value))
-    return values
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def _buffer(value: int | memoryview) -> memoryview:
-    if isinstance(value, int):
-        raise ValueError("a number is where something longer is expected")
-    return value
-
-
-def _string(value: int | memoryview) -> str:
-    return bytes(_buffer(value)).decode()
-
-
-def _name(encoded: memoryview, number: int) -> str:
-    return next((_string(value) for each, value in _fields(encoded) if each == number), "")
-
-
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    parts = []
-    while value >= 0x80:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*parts, value])
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3 | _VARINT) + _varint(value)
-
-
-def _bytes(number: int, content: bytes | memoryview) -> bytes:
-    return b"".join([_varint(number << 3 | _BYTES), _varint(len(content)), content])
-
-
-def _text(number: int, content: str) -> bytes:
-    return _bytes(number, content.encode())
+        return make(name=name, ints=value, type=_INTS_ATTRIBUTE)
+    if isinstance(value, str):
+        return make(name=name, s=value.encode(), type=_STRING_ATTRIBUTE)
+    if isinstance(value, float):
+        return make(name=name, f=value, type=_FLOAT_ATTRIBUTE)
+    return make(name=name, i=value, type=_INT_ATTRIBUTE)

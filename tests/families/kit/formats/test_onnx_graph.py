@@ -109,8 +109,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_weights_in_other_files_are_refused(tmp_path: Path) -> None:
-    elsewhere = bytes([14 << 3, 1])  # TensorProto.data_location = EXTERNAL
-    tensors = {**GRAPH.tensors, "two": bytes(GRAPH.tensors["two"]) + elsewhere}
+    elsewhere = tensor("two", np.array(2, np.float32))
+    elsewhere.data_location = 1  # EXTERNAL
+    tensors = {**GRAPH.tensors, "two": elsewhere}
     file = tmp_path / "network.onnx"
     file.write_bytes(OnnxGraph(GRAPH.nodes, tensors, GRAPH.inputs, GRAPH.outputs).encode())
     with pytest.raises(ModelLoadError, match="'two' in another file"):
