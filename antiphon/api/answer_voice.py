@@ -45,11 +45,7 @@ class AnswerVoice:
         return replace(self, model=request.model)
 
     def begin(self, request: ChatRequest, server: ServerState) -> SpokenChat:
-        """Begin an answer, whose text and audio are to be read at the same time.
-
-        Raises:
-            InvalidRequestError: it cannot be spoken so, or the request be answered.
-        """
+        """Begin an answer; its text and audio must be read together; raises InvalidRequestError."""
         if (own := self._own(request.model, server)) is not None:
             voice = own.voice(self.voice, server.settings.speech.all_voice_aliases)
             speech_request = self._speech_request(f"{request.id}-voice", request.seed)

@@ -85,15 +85,12 @@ class AudioOutbox:
         reads_late: bool = True,
         observers: Sequence[ChunkObserver] = (),
     ) -> Utterance:
-        """Begin an utterance, to be played after everything that is waiting.
+        """Begin an utterance, played after everything that is waiting; raises InvalidRequestError.
 
         Args:
             channels: Channels of the file; 1 mixes several down.
             is_whole: Whether the file is sent at its end, in one piece whose header has its length.
             reads_late: whether text is spoken token by token, see `Speech.open`.
-
-        Raises:
-            InvalidRequestError: the request cannot be spoken, whatever its text is.
         """
         session = self._session
         utterance = session.open(request, reads_late=reads_late)

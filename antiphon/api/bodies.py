@@ -148,11 +148,7 @@ class Fields:
         return value
 
     def recording(self, name: str) -> tuple[bytes, str] | None:
-        """Return an audio file and its media type, found by its content.
-
-        Raises:
-            InvalidRequestError: it is no file, or its declared type is not audio.
-        """
+        """Return an audio file and its media type, by its content; raises InvalidRequestError."""
         value = self.values.get(name)
         if value is None:
             return None

@@ -30,11 +30,7 @@ from antiphon.contracts.types import Caller, Ended, Usage
 async def image_response(
     body: ChatBody, request: Request, server: ServerState, caller: Caller, id: str
 ) -> Response:
-    """Draw the user's last message; images in it are edited, where the model can.
-
-    Raises:
-        InvalidRequestError: names the field and what is allowed.
-    """
+    """Draw the user's last message, or edit its images; raises InvalidRequestError."""
     drawn = validated(ImageChatBody, body.members)
     image_body = drawn.as_images()
     asked = drawn.asked

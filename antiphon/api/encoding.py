@@ -82,14 +82,11 @@ class FileEncoding:
     async def pieces(
         self, events: SpeechStream, observers: Sequence[ChunkObserver] = ()
     ) -> EncodedStream:
-        """Encode a stream; an encoder that has to be set up opens while the model starts.
+        """Encode a stream; slow encoders open while the model starts; raises UnavailableError.
 
         Args:
             events: closed with the pieces.
             observers: called with each chunk before it is encoded.
-
-        Raises:
-            UnavailableError: the server stopped the stream.
         """
         audio_format.set(self._format.value)
         opening: asyncio.Task[None] | None = None

@@ -41,13 +41,10 @@ def file_response(
 
 
 def requested_part(num_bytes: int, etag: str, request: Request) -> tuple[int, int] | None:
-    """Return from where to before where, or ``None`` for all; what is no range is ignored.
+    """Return start and stop, or ``None`` for all; anything else is ignored; raises HTTPException.
 
     Args:
         etag: tag of its content, without quotes.
-
-    Raises:
-        HTTPException: 416, the part that is asked for is not in the file.
     """
     wanted = _RANGE.fullmatch(request.headers.get("Range", "").replace(" ", ""))
     if wanted is None or wanted[1] == wanted[2] == "":

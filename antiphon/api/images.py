@@ -130,14 +130,11 @@ def image_requests(
     num_images: int = 0,
     read: Collection[str] = (),
 ) -> tuple[tuple[ImageRequest, ...], tuple[str, ...]]:
-    """Return completed requests of all images, and the names of unknown members.
+    """Return requests of all images, and names of unknown members; raises InvalidRequestError.
 
     Args:
         num_images: Number of images to edit that are still to be loaded.
         read: names of members of the body that mean nothing to an image.
-
-    Raises:
-        InvalidRequestError: the model cannot draw them; names the field and what is allowed.
     """
     model = server.images.model(body.model)
     options, ignored = body.family_options(model.task, read)

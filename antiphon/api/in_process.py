@@ -78,11 +78,7 @@ class InProcessCall(_Connection):
         return start["status"], Headers(raw=list(start["headers"]))
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body; an answer that breaks off raises what broke it.
-
-        Raises:
-            UnavailableError: the call was cancelled.
-        """
+        """Yield the body; an answer that breaks off raises its error; raises UnavailableError."""
         async for message in self._messages:
             if piece := message.get("body"):
                 yield piece

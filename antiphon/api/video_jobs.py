@@ -177,11 +177,7 @@ def _work(server: ServerState, body: VideoJobBody, id: str, image: bytes | None)
 
 
 async def first_frame(server: ServerState, image: str | bytes | None) -> Pixels | None:
-    """Return the pixels of a first frame: of a file, or of the address of one.
-
-    Raises:
-        InvalidRequestError: it may not be loaded, or cannot be, or is no image, or too large.
-    """
+    """Return the pixels of a first frame, of a file or an address; raises InvalidRequestError."""
     if image is None:
         return None
     settings = server.settings.videos

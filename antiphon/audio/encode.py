@@ -28,11 +28,7 @@ class Encoder(Protocol):
         """
 
     def encode(self, samples: Samples) -> bytes:
-        """Take the next samples; return the bytes that are ready, possibly none.
-
-        Raises:
-            EngineError: a sample is NaN or infinite.
-        """
+        """Take the next samples; return the bytes that are ready, if any; raises EngineError."""
 
     def finish(self) -> bytes:
         """Return the rest of the file and free the encoder."""

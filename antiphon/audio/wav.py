@@ -47,20 +47,12 @@ def num_channels(samples: Samples) -> int:
 
 
 def pcm16(samples: Samples) -> bytes:
-    """Return floats as signed 16-bit little-endian integers, channels interleaved.
-
-    Raises:
-        EngineError: see `clipped`.
-    """
+    """Return floats as 16-bit little-endian integers, channels interleaved; raises EngineError."""
     return int16(samples).astype("<i2", copy=False).tobytes()
 
 
 def int16(samples: Samples) -> NDArray[np.int16]:
-    """Return floats as integers of the same shape: 1.0 is 32767, halves go to the even one.
-
-    Raises:
-        EngineError: see `clipped`.
-    """
+    """Return floats as integers of the same shape; 1.0 is 32767; raises EngineError."""
     scaled = clipped(samples) * np.float32(32767)
     np.rint(scaled, out=scaled)
     return scaled.astype(np.int16)

@@ -137,11 +137,7 @@ def remote_video(
 def _events(
     server: RemoteServer, path: str, body: Mapping[str, Any], show: ShowSteps | None = None
 ) -> Generator[dict[str, Any], None, None]:
-    """Yield the objects of server-sent events; comments with steps go to ``show``.
-
-    Raises:
-        AntiphonError: the server reports an error.
-    """
+    """Yield objects of server-sent events; comments go to ``show``; raises AntiphonError."""
     for line in server.lines(path, body):
         if line.startswith(_STEP) and show is not None:
             done, _, num_steps = line.removeprefix(_STEP).partition("/")

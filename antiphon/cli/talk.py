@@ -25,11 +25,7 @@ _HELP = f"{_CLEAR} forgets the conversation, {_EXITS[0]} ends; Ctrl-C stops an a
 
 
 def talk(flags: ChatFlags) -> None:
-    """Load a model or reach a server, and answer one message, or all that are typed.
-
-    Raises:
-        AntiphonError: the model cannot be loaded, or the only message cannot be answered.
-    """
+    """Load a model or reach a server; answer one message, or all typed; raises AntiphonError."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with ExitStack() as stack:
         server = ResultSource(flags.model, flags.url, flags.api_key).server

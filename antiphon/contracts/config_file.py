@@ -160,12 +160,9 @@ class ConfigSection:
         return ConfigSection(self.file, found.prefix, values)
 
     def expect(self, key: str, *allowed: Any, default: Any = None) -> None:
-        """Refuse a checkpoint whose value for a key is none that we implement.
+        """Refuse a value of a key that is not implemented; raises ModelLoadError.
 
         A missing key, or null, counts as ``default``.
-
-        Raises:
-            ModelLoadError: it has another value.
         """
         value = self.values.get(key)
         value = default if value is None else value

@@ -179,12 +179,7 @@ def _cache_dit_names() -> tuple[str, ...]:
 
 
 def _cache_dit_configs(network: nn.Module, config: dict[str, Any], **ours: Any) -> dict[str, Any]:
-    """Return the arguments of cache_dit's functions that hold its configuration.
-
-    Raises:
-        SettingsError: the first blocks are not a number that the network has of each kind, or no
-            block would ever be skipped.
-    """
+    """Return the configuration arguments of cache_dit's functions; raises SettingsError."""
     from cache_dit import DBCacheConfig, TaylorSeerCalibratorConfig
 
     given = {name: value for name, value in config.items() if name not in _TAYLOR}

@@ -116,11 +116,7 @@ class ComponentLoader:
         return placed
 
     def other(self, name: str, kind: type[T]) -> T:
-        """Load a component that is not a network: a tokenizer, a scheduler, a processor.
-
-        Raises:
-            ModelLoadError: The component is missing, or its files are broken.
-        """
+        """Load a component that is not a network, such as a tokenizer; raises ModelLoadError."""
         self.index.check(name)
         loaded = self._load(name, kind)
         assert isinstance(loaded, kind)

@@ -7,11 +7,7 @@ from antiphon.diffusion.loading_faults import read_folder
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Return the tokenizer of a component's folder, of the class that the folder names.
-
-    Raises:
-        ModelLoadError: The tokenizer is missing or broken.
-    """
+    """Return the tokenizer of a component's folder; raises ModelLoadError."""
     from transformers import AutoTokenizer
 
     return read_folder(

@@ -45,11 +45,7 @@ class DynamoEngine(RawEngine):
         return cls(settings, route), config
 
     async def start(self, worker_id: int) -> EngineConfig:
-        """Load and warm the model; requests may arrive as soon as this returns.
-
-        Raises:
-            ModelLoadError: the model cannot be served, or does not support the task.
-        """
+        """Load and warm the model; requests may follow at once; raises ModelLoadError."""
         await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
         await self._app.state.server.warm_up
         models = self._route.models(self._app.state.server)

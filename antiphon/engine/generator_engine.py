@@ -106,12 +106,9 @@ class GeneratorEngine(ThreadedEngine):
     async def reserve(
         self, stream_id: str, *, is_live: bool = True, speed: float = 1.0
     ) -> AsyncGenerator[Admitted, None]:
-        """Keep room for a live stream until its first request, which is ``is_later``.
+        """Keep room for a live stream until its first ``is_later`` request; raises OverloadedError.
 
         Closing this frees the room; it yields one item, and has no end.
-
-        Raises:
-            OverloadedError: one more stream would cause gaps in others.
         """
         if is_live:
             with self._changed:

@@ -6,15 +6,11 @@ from antiphon.families.registry import families, family
 
 
 def measured_family(name: str | None, task: str | None = "speech") -> tuple[Family, Measuring]:
-    """Return a family whose checkpoints of random weights are measured, and how.
+    """Return a family with measured random checkpoints, and how; raises ModelLoadError.
 
     Args:
         name: name in the registry; ``None``: the default family.
         task: measured task; ``None``: any, of a family that is named.
-
-    Raises:
-        ModelLoadError: there is no such family, or its random weights are not measured; or none is
-            the usual one.
     """
     measured = {
         each.name: (each, each.measuring)

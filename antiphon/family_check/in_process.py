@@ -42,13 +42,10 @@ BOUNDED_FRAMES = 40
 async def check_in_process(
     plan: FamilyCheckPlan, on_finding: OnFinding, reference: ExpectedOutput | None = None
 ) -> SpeechCapabilities:
-    """Load the model in this process and check it; each finding goes to ``on_finding``.
+    """Load the model in this process and check it; raises ModelLoadError.
 
     Returns:
         What the model can do.
-
-    Raises:
-        ModelLoadError: The model cannot be loaded.
     """
     reads = HostReads()
     pool = ModelPool(LocalFabric(reads.build))

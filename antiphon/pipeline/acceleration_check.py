@@ -61,11 +61,7 @@ def accelerations_of(settings: DiffusionSettings) -> dict[Acceleration, str]:
 def check_gpus(
     denoisers: Iterable[LoadContext], gpus: Callable[[], Mapping[str, int]] = gpus_of_host
 ) -> None:
-    """Refuse denoisers in several processes that this host has no GPUs for.
-
-    Raises:
-        SettingsError: names the flags, their values, and what they need.
-    """
+    """Refuse denoisers in more processes than this host has GPUs for; raises SettingsError."""
     for context in denoisers:
         parallel = {
             "--ulysses-degree": context.diffusion.ulysses_degree,
@@ -124,12 +120,7 @@ def _check_together(settings: DiffusionSettings) -> None:
 
 
 def check_settings(family: Family, settings: ModelSettings) -> None:
-    """Refuse devices and weights that no family has, or that this family has not.
-
-    Raises:
-        SettingsError: a device or a type of weights is unknown; or the family does not draw
-            weights, or does not quantise them.
-    """
+    """Refuse devices and weights that this family does not support; raises SettingsError."""
     devices = {"device": settings.device, "decoder_device": settings.decoder_device}
     for name, device in devices.items():
         if device is not None and not _DEVICE.fullmatch(device):

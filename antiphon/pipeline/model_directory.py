@@ -38,12 +38,7 @@ class ModelDirectory(Generic[M]):
         self._others = others or {}
 
     def model(self, name: str | None) -> M:
-        """Return the served model of this name or alias.
-
-        Raises:
-            UnservedTaskError: no served model does this, or the one of this name does not.
-            UnknownModelError: there is none of this name.
-        """
+        """Return a served model by name or alias; raises UnservedTaskError or UnknownModelError."""
         wanted = self._meant(name)
         if not self.models:
             raise UnservedTaskError(f"No served model {self._does}.", self._others)

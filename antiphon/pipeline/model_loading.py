@@ -153,11 +153,7 @@ async def load_all_tasks(
 
 
 def served_tasks(family: Family, server: ServerSettings) -> dict[str, type[LoadedTask]]:
-    """Return the tasks of a family that are to be served, with their classes.
-
-    Raises:
-        ModelLoadError: it makes nothing of what is to be served.
-    """
+    """Return the tasks of a family to be served, with their classes; raises ModelLoadError."""
     wanted = server.output_modalities
     chosen = {
         name: loaded

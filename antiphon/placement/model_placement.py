@@ -84,11 +84,7 @@ class ModelPlacement:
         return placement
 
     def placements(self, engines: Sequence[tuple[StageSpec, ...]]) -> list[Placement]:
-        """Return where each engine of the model runs, and the group that it starts with.
-
-        Raises:
-            SettingsError: stages disagree, or the fabric cannot do it.
-        """
+        """Return each engine's place, and the group that it starts with; raises SettingsError."""
         placements = [self.placement(specs) for specs in engines]
         grouped = list(placements)
         for name, stages, strategy in self._groups():

@@ -314,11 +314,7 @@ def _delete(store: BlobStore, key: str) -> None:
 
 
 def copy_database(source: Path, target: Path) -> bool:
-    """Copy a database in use by SQLite's online backup; ``False`` if there is none.
-
-    Raises:
-        StorageError: it cannot be read, or the copy cannot be written.
-    """
+    """Copy a database in use by an online backup; ``False`` if missing; raises StorageError."""
     if not source.exists():
         return False
     with (

@@ -82,11 +82,7 @@ def results(db: sqlite3.Connection) -> list[KeptFile]:
 
 
 def find_damage(places: DataPlaces) -> Iterator[str]:
-    """Yield what is damaged or missing in a data folder; servers may go on meanwhile.
-
-    Raises:
-        StorageError: something cannot be read.
-    """
+    """Yield what is damaged or missing in a data folder, also in use; raises StorageError."""
     kinds = ((VOICES, recordings, places.blobs), (JOBS, results, places.media))
     for name, list_files, store in kinds:
         file = places.folder / name

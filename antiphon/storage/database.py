@@ -73,11 +73,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection, None, None]:
-        """Yield a connection inside a transaction: all of it is committed, or nothing.
-
-        Raises:
-            StorageError: it could not be committed.
-        """
+        """Yield a connection in a transaction, committed as a whole; raises StorageError."""
         with storage_faults():
             self._folder.mkdir(parents=True, exist_ok=True)
             with closing(self._connected()) as connection, connection:
@@ -130,11 +126,7 @@ def new_id(prefix: str) -> str:
 
 
 def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
-    """Bring a file to the schema's version; of several processes, one does it.
-
-    Raises:
-        StorageError: it is of a later version.
-    """
+    """Migrate a file to the schema's version, in one of the processes; raises StorageError."""
     if _version(connection, schema) < schema.version:
         _use_wal(connection)
         with connection:

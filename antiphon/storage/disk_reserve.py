@@ -58,11 +58,7 @@ class DiskReserve:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return how much room is left on the disk of a folder, which need not exist yet.
-
-    Raises:
-        OSError: the disk cannot be asked.
-    """
+    """Return the free bytes on the disk of a folder, existing or not; raises OSError."""
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     return shutil.disk_usage(there).free
 

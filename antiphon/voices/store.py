@@ -125,13 +125,10 @@ class VoiceStore(OwnedRows):
         return self._database.content(voice.id)
 
     def check(self, voice: NewVoice, reserved: Collection[str] = ()) -> StoredVoice | None:
-        """Find out whether a voice could be added, before any work goes into it.
+        """Check that a voice can be added, before any work is done; raises InvalidRequestError.
 
         Returns:
             The voice itself, if it is there already.
-
-        Raises:
-            InvalidRequestError: it could not.
         """
         name = checked_name(voice.name)
         check_not_reserved(name, reserved)

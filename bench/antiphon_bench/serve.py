@@ -49,11 +49,7 @@ def target_of(
     frames: tuple[int, int] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Target:
-    """Return the endpoint of a server's address, with or without ``/v1`` at its end.
-
-    Raises:
-        SettingsError: it is no address of a server, or audio whose length is not known.
-    """
+    """Return the endpoint of a server's address, with or without ``/v1``; raises SettingsError."""
     if fields.get("response_format") not in ("pcm", "wav"):
         raise SettingsError(
             "Only pcm and wav can be measured: how long a piece plays must be known.",

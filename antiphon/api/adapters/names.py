@@ -25,11 +25,7 @@ async def known_voice(name: str | None, server: ServerState) -> str | None:
 
 
 def known_model(name: str | None, server: ServerState) -> str | None:
-    """Return a model of ours; one of another vendor's means the default.
-
-    Raises:
-        UnknownModelError: it is neither.
-    """
+    """Return a model of ours; that of another vendor is the default; raises UnknownModelError."""
     try:
         server.speech.model(name)
     except UnknownModelError:

@@ -41,12 +41,7 @@ class ConnectionLimits:
 
     @contextmanager
     def passed(self, kind: str, caller: str) -> Generator[None, None, None]:
-        """Hold a place for as long as the block lasts.
-
-        Raises:
-            UnavailableError: the server is stopping, or all places are taken.
-            RateLimitError: the caller holds as many as one may.
-        """
+        """Hold a place while the block lasts; raises UnavailableError or RateLimitError."""
         if self.is_draining:
             raise UnavailableError("The server is stopping.", retry_after_s=RETRY_AFTER_S)
         table, own = self._table, f"{kind} {caller}"

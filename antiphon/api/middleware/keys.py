@@ -43,12 +43,7 @@ class KeyRing:
     """
 
     def __init__(self, keys: Iterable[str], url_signing_key: str | None = None) -> None:
-        """Accept these keys; ``sha256:HEX`` stands for the key of this hash.
-
-        Raises:
-            SettingsError: something that should be a hash is none, or what follows a key is no
-                owner and no scope; or one key has two owners.
-        """
+        """Accept these keys; ``sha256:HEX`` is the hash of one; raises SettingsError."""
         self.url_signing_key = url_signing_key
         self._callers: dict[bytes, Caller] = {}
         for line in keys:

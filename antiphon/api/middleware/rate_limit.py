@@ -43,11 +43,7 @@ class RateLimits:
 
     @contextmanager
     def used(self, caller: str) -> Generator[Mapping[str, str], None, None]:
-        """Count a request for as long as the block lasts; yield the rate-limit headers.
-
-        Raises:
-            RateLimitError: the limit is exceeded; it has the time to retry.
-        """
+        """Count a request during the block; yield the rate-limit headers; raises RateLimitError."""
         headers: Mapping[str, str] = {}
         with self._counted(f"working {caller}", self._max_open, "are"):
             if self._per_minute:

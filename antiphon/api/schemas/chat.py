@@ -264,13 +264,10 @@ class ChatBody(ChatPeerFields):
         return tuple(self.model_extra or ())
 
     def to_domain(self, request_id: str, max_choices: int) -> tuple[ChatRequest, ...]:
-        """Return the requests of all answers, whose seeds follow each other.
+        """Return the requests of all answers, with successive seeds; raises InvalidRequestError.
 
         Args:
             request_id: must be unique: the engine's keys of the requests begin with it.
-
-        Raises:
-            InvalidRequestError: something is asked for that no answer of text can be.
         """
         self._refuse_not_served()
         if self.n > max_choices:

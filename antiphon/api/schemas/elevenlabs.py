@@ -53,11 +53,7 @@ class SpeechQuery(_Parameters):
     output_format: Text = DEFAULT_FORMAT
 
     def format(self) -> WireFormat:
-        """Return how the audio is coded; a bit rate is ours to choose.
-
-        Raises:
-            InvalidRequestError: there is no such format.
-        """
+        """Return the audio's encoding; a bit rate is ours to choose; raises InvalidRequestError."""
         found = _FORMAT.fullmatch(self.output_format)
         rate_hz = int(found[2]) if found else 0
         if found is None or not MIN_SAMPLE_RATE_HZ <= rate_hz <= MAX_SAMPLE_RATE_HZ:

@@ -50,11 +50,7 @@ async def voice_edit(request: Request) -> tuple[str | None, str | None]:
 
 
 async def _read(request: Request) -> tuple[Fields, int]:
-    """Return a form's fields, and how many recordings are among them.
-
-    Raises:
-        InvalidRequestError: it asks for what is not done here.
-    """
+    """Return a form's fields, and the number of its recordings; raises InvalidRequestError."""
     fields = await Fields.of(request)
     if fields.text("labels") not in _NO_LABELS:
         raise invalid("labels", "labels are not kept: use 'description'", "not_supported")

@@ -65,13 +65,10 @@ class ImageBody(ImagePeerFields, PictureBody):
         return self
 
     def to_domain(self, request_id: str, max_images: int) -> tuple[ImageRequest, ...]:
-        """Return the requests of all images, whose seeds follow each other.
+        """Return the requests of all images, with successive seeds; raises InvalidRequestError.
 
         Args:
             request_id: must be unique: the engine's keys of the requests begin with it.
-
-        Raises:
-            InvalidRequestError: it asks for more.
         """
         if self.n > max_images:
             raise invalid("n", f"{self.n}. It must be at most {max_images}")

@@ -59,11 +59,7 @@ class ClusterClient:
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
     ) -> str:
-        """Return the id of an engine's stages, once at least one replica is ready.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Return the id of an engine's stages once a replica is ready; raises ModelLoadError."""
         hosting = Hosting(tuple(specs), context, placement)
         is_new = hosting.id not in self._hosted
         self._hosted[hosting.id] = hosting
@@ -129,11 +125,7 @@ class ClusterClient:
         return task
 
     async def _until_ready(self, hosting: Hosting) -> None:
-        """Return once a replica serves, or has served: then it is being started again.
-
-        Raises:
-            ModelLoadError: it cannot be loaded, or Ray has had no room for too long.
-        """
+        """Return once a replica serves, or has served and is restarted; raises ModelLoadError."""
         version, lack = -1, None
         loop = asyncio.get_running_loop()
         placed_by_s = loop.time() + self._limits.place_s

@@ -179,14 +179,11 @@ def _replica_names(namespace: str) -> list[str]:
 
 
 async def connect_controller(plan: RayPlan, address: str | None) -> RayControllerClient:
-    """Connect this process to Ray, and start the cluster's controller if there is none.
+    """Connect this process to Ray, and start a controller if there is none; raises SettingsError.
 
     Args:
         address: address of the Ray cluster; ``None``: the one that Ray finds, else a new one on
             this host.
-
-    Raises:
-        SettingsError: there is no such Ray cluster.
     """
 
     def start() -> Any:

@@ -85,16 +85,13 @@ class RayControllerClient(RemoteController):
 
 
 def connect_ray(address: str | None, namespace: str) -> str | None:
-    """Connect this process to Ray, unless it is connected already; takes seconds.
+    """Connect this process to Ray, unless it is connected; takes seconds; raises SettingsError.
 
     Returns the address of the cluster; ``None``: this process has begun it, and it ends with it.
 
     Args:
         address: address of the Ray cluster; ``None``: RAY_ADDRESS, else the cluster of this host,
             else a new one on this host.
-
-    Raises:
-        SettingsError: there is no cluster at the address, or it wants another token.
     """
     if ray.is_initialized():
         return _connected_address()
@@ -132,13 +129,10 @@ def _init(address: str, namespace: str, **options: Any) -> None:
 
 
 def check_reachable(address: str | None) -> None:
-    """Refuse an address at which nothing listens: Ray itself tries for many minutes.
+    """Refuse an address at which nothing listens, before Ray tries for long; raises SettingsError.
 
     Args:
         address: HOST:PORT; anything else is Ray's to understand.
-
-    Raises:
-        SettingsError: nothing listens there, however often it is asked for `_REACHABLE_S`.
     """
     host, colon, port = (address or "").rpartition(":")
     if not colon or "/" in host or not (port.isascii() and port.isdigit()):

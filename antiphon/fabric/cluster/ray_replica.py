@@ -90,11 +90,7 @@ class RayReplica:
             self._check_engine()
 
     def _check_engine(self) -> None:
-        """End the process if its engine has failed or hangs: its streams then move at once.
-
-        Raises:
-            EngineError: it has.
-        """
+        """End the process if its engine has failed or hangs; raises EngineError."""
         if self._handle is not None:
             fault = self._fabric.status(self._handle).fault(self._task.plan.limits.stall_s)
             if fault is not None:

@@ -164,11 +164,7 @@ async def served_to_front_ends(
 async def connected_to_parent(
     address: str, token: str, limits: ClusterLimits | None = None
 ) -> ClusterClient:
-    """Return a front end's access to the cluster that its parent serves.
-
-    Raises:
-        ReplicaLostError: no process listens at the address, or the token is wrong.
-    """
+    """Return a front end's access to its parent's cluster; raises ReplicaLostError."""
 
     async def introduced() -> RpcPeer:
         peer = await connect(address, token)

@@ -60,11 +60,7 @@ def dumps(value: object, separate: Callable[[pickle.PickleBuffer], None] | None 
 
 
 def loads(data: bytes | memoryview, buffers: Iterable[Any] = ()) -> Any:
-    """Return what `dumps` was given, with the buffers that it kept apart.
-
-    Raises:
-        ForeignDataError: it names something that must not cross, or is damaged.
-    """
+    """Return what `dumps` was given, with its separate buffers; raises ForeignDataError."""
     try:
         return _Unpickler(io.BytesIO(data), buffers=buffers).load()
     except Exception as error:  # a damaged pickle raises anything

@@ -117,12 +117,7 @@ class CausalLMConfig:
 
 
 def load_config(path: Path) -> CausalLMConfig:
-    """Read config.json and generation_config.json of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: a file or key is missing, has the wrong type, or requires something that
-            is not implemented; the message names file and key.
-    """
+    """Read config.json and generation_config.json of a checkpoint; raises ModelLoadError."""
     top = ConfigSection.read(path / "config.json", unpacks=True)
     names = top.values.get("architectures") or [None]
     if names[0] not in _LAYOUTS:

@@ -156,11 +156,7 @@ def has_vocabulary_files(folder: Path) -> bool:
 
 
 def read_vocabulary_files(folder: Path) -> Tokenizer:
-    """Return the same tokenizer that transformers builds from these files.
-
-    Raises:
-        ModelLoadError: the tokenizer's class is not supported, or an added token has no id.
-    """
+    """Return the tokenizer that transformers builds from these files; raises ModelLoadError."""
     file = folder / "tokenizer_config.json"
     config = ConfigSection.read(file)
     kind = config.text("tokenizer_class").removesuffix("Fast")

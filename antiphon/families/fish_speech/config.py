@@ -48,11 +48,7 @@ class SpecialTokens:
 
 
 def read_special_tokens(path: Path) -> SpecialTokens:
-    """Read the special tokens in a directory's tokenizer.json or special_tokens.json.
-
-    Raises:
-        ModelLoadError: both files or a token are missing, or semantic tokens are not contiguous.
-    """
+    """Read the special tokens of a directory's tokenizer files; raises ModelLoadError."""
     file = path / TOKENIZER_FILE
     if file.is_file():
         ids = _of_tokenizer(ConfigSection.read(file))

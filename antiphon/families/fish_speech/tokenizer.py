@@ -41,11 +41,7 @@ class FishTextTokenizer:
 
 
 def load_tokenizer(path: Path) -> FishTextTokenizer:
-    """Read tokenizer.json, or else tokenizer.tiktoken, of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: the file is missing or broken.
-    """
+    """Read tokenizer.json, or else tokenizer.tiktoken; raises ModelLoadError."""
     file = path / TOKENIZER_FILE
     if file.is_file():
         return FishTextTokenizer(_without_specials(file))

@@ -45,11 +45,7 @@ class KokoroCheckpoint:
 
 
 def read_checkpoint(path: Path, *, is_dummy: bool = False) -> KokoroCheckpoint:
-    """Look at a directory; no weights are read, and with ``is_dummy`` none are needed.
-
-    Raises:
-        ModelLoadError: The checkpoint is of another family, or incomplete.
-    """
+    """Look at a directory without reading weights; raises ModelLoadError."""
     weights = next(iter(sorted(path.glob("*.pth"))), None)
     found = KokoroCheckpoint(path, _vocabulary(path), _network(path), weights, _voices(path))
     if _BOPOMOFO in found.vocabulary:
@@ -82,11 +78,7 @@ def _network(path: Path) -> Path | None:
 
 
 def _voices(path: Path) -> Mapping[str, Path]:
-    """Return the files of voices; of two of one name the one that needs no PyTorch.
-
-    Raises:
-        ModelLoadError: The name of a file cannot be determined, or a file is incomplete.
-    """
+    """Return the files of voices, preferring those without PyTorch; raises ModelLoadError."""
     files = [*(path / "voices").glob("*.pt"), *(path / "voices").glob("*.bin")]
     found = {file.stem: file for file in files}
     if unusable := next((each for each in found if not _VOICE_NAME.fullmatch(each)), None):

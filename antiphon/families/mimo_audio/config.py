@@ -225,12 +225,9 @@ def load_tokenizer_config(path: Path, model: MiMoAudioConfig) -> AudioTokenizerC
 
 
 def tokenizer_path(path: Path) -> Path:
-    """Return the directory of the audio tokenizer that belongs to a checkpoint.
+    """Return the directory of a checkpoint's audio tokenizer; raises ModelLoadError.
 
     The checkpoint's directory, its parent and the hub's cache around it are searched.
-
-    Raises:
-        ModelLoadError: the tokenizer is in none of them; the message explains how to get it.
     """
     if (found := found_tokenizer(path)) is not None:
         return found

@@ -97,12 +97,9 @@ def check_task(
 
 
 def instructions_of(config: Qwen3TTSConfig, instructions: str | None) -> str:
-    """Return the instructions at the beginning of the prompt, ``""`` for none.
+    """Return the instructions that begin the prompt, ``""`` for none; raises InvalidRequestError.
 
     They are ignored by checkpoints that take none, as in the official code.
-
-    Raises:
-        InvalidRequestError: they are too long, or missing although they describe the voice.
     """
     if not config.takes_instructions:
         return ""

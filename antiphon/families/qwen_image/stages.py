@@ -18,11 +18,7 @@ from antiphon.families.qwen_image.editing import Variant
 
 
 def load_text_encoder(context: LoadContext) -> TextEncoder:
-    """Load the encoder of a checkpoint: for texts, or for texts and images.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
-    """
+    """Load the encoder of a checkpoint, for texts or texts and images; raises ModelLoadError."""
     if variant_of(ModelIndex.read(context.checkpoint)) is Variant.GENERATE:
         return QwenImageTextEncoder(context)
     from antiphon.families.qwen_image.image_encoder import QwenImageEditEncoder

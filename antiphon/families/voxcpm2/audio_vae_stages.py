@@ -35,13 +35,10 @@ _MAX_RECORDING_S = 60
 def vae_weights(
     path: Path, config: AudioVAEConfig, part: str, **how: Unpack[WeightOptions]
 ) -> Weights:
-    """Return the AudioVAE's encoder or decoder, with weight normalisation merged.
+    """Return the AudioVAE's encoder or decoder, weight norms merged; raises ModelLoadError.
 
     ``part`` is "encoder." or "decoder.". A convolution ``name`` is at ``name.conv.weight`` and
     ``name.conv.bias``.
-
-    Raises:
-        ModelLoadError: the files do not match the configuration.
     """
     if not has_pth(path) or how.get("is_dummy"):
         with open_weights(vae_part(path, config, part), **how) as weights:

@@ -77,11 +77,7 @@ class JobPlan:
         return int(kept_bytes + (speech_s / self.speed + pause_s) * file_bytes_per_s)
 
     async def run(self, place: JobPlace, account: JobAccount) -> JobResult:
-        """Speak it and keep what comes of it; what is there already is not spoken again.
-
-        Raises:
-            AntiphonError: it cannot be spoken, or not be kept.
-        """
+        """Speak the job and keep its files; finished segments are reused; raises AntiphonError."""
         workers, budget = place.workers, account.budget
         spoken = _Spoken(account)
         files = JobFiles(

@@ -89,8 +89,4 @@ class JobWork(Protocol):
         """Return how much of the disk it may take at most; blocks."""
 
     async def run(self, place: JobPlace, account: JobAccount) -> JobResult:
-        """Do it, and keep what comes of it; what is there already need not be done again.
-
-        Raises:
-            AntiphonError: it cannot be done, or not be kept.
-        """
+        """Do the work and keep its result; finished parts are reused; raises AntiphonError."""

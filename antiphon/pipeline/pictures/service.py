@@ -126,11 +126,7 @@ class PictureService(ModelDirectory[ModelT], Generic[ModelT, PictureRequest, Pic
         self._workers = Workers(f"{self.task}s")
 
     def completed(self, request: PictureRequest) -> PictureRequest:
-        """Return a request with its size, its seed and all parameters.
-
-        Raises:
-            InvalidRequestError: its model cannot make it; names the field and what is allowed.
-        """
+        """Return a request with its size, seed and all parameters; raises InvalidRequestError."""
         model, settings = self.model(request.model), self.settings
         request = self._checked(request, model)
         texts = {"prompt": request.prompt, "negative_prompt": request.negative_prompt or ""}

@@ -47,11 +47,7 @@ class SegmentContext:
         return await self.workers.run(function, *args)
 
     def build(self, segment: Segment, text: str) -> Prompt:
-        """Return the prompt of a segment whose text is complete; blocks.
-
-        Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
-        """
+        """Return the prompt of a segment with complete text; blocks; raises InvalidRequestError."""
         with span("prompt"):
             request = replace(self.request, input=text)
             return self.model.prompter.build(request, self.voice, self.seed(segment))

@@ -173,11 +173,7 @@ class Speech(ModelDirectory[SpeechModel]):
             raise InputTooLongError(len(request.input), self.settings.max_input_characters)
 
     async def check_voice(self, request: SpeechRequest) -> None:
-        """Find out whether a request could be spoken, but for its text.
-
-        Raises:
-            InvalidRequestError: it could not; names the field and what is allowed.
-        """
+        """Check a request except for its text; raises InvalidRequestError."""
         model = self.model(request.model)
         self.check(request, model)
         await self.resolve_voice(request, model)

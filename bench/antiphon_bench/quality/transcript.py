@@ -65,11 +65,7 @@ class Recogniser:
             )
 
     def transcript(self, signal: Signal, rate_hz: int, text: str, language: str) -> Transcript:
-        """Return the transcript of a recording, and its differences from the text.
-
-        Raises:
-            SettingsError: the model knows English only.
-        """
+        """Return the transcript of a recording and its word errors; raises SettingsError."""
         self.refuse_unknown(language)
         asked = "zh" if language == "mixed" else language
         segments, _ = self._model.transcribe(

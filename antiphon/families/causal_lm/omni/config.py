@@ -129,11 +129,7 @@ class OmniConfig:
 
 
 def has_voice(path: Path) -> bool:
-    """Return whether a checkpoint's directory holds an enabled talker and its voices.
-
-    Raises:
-        ModelLoadError: config.json cannot be read.
-    """
+    """Return whether a checkpoint holds an enabled talker and its voices; raises ModelLoadError."""
     top = ConfigSection.read(path / "config.json", unpacks=True)
     parts = all(isinstance(top.values.get(key), dict) for key in (_TALKER, _TOKEN2WAV))
     return parts and top.boolean("enable_audio_output", True) and (path / SPEAKERS).is_file()

@@ -111,11 +111,7 @@ class TorchPart:
     unused: str = r"(?!)"
 
     def read(self) -> StoredTensors:
-        """Return the tensors of the file, whether they match the layout or not.
-
-        Raises:
-            ModelLoadError: the file cannot be read, or has other contents.
-        """
+        """Return the tensors of the file, also those outside the layout; raises ModelLoadError."""
         values = read_torch_file(self.file, is_mapped=True)
         if isinstance(values, dict):
             values = values.get("state_dict", values)
