@@ -42,8 +42,10 @@ def run_front_end(plan: FrontEndPlan) -> None:
     from antiphon.cli.uvicorn_server import ApiServer, configure
     from antiphon.fabric.choice import limits_of
     from antiphon.fabric.cluster.remote import connected_to_parent
+    from antiphon.telemetry.shared_metrics import open_shared_metrics
 
     configure(plan.settings, plan.name)
+    open_shared_metrics(plan.metrics, plan.name)
     table = SharedLimitTable(plan.table, plan.index, plan.number)
     front_end = FrontEnd(
         index=plan.index,

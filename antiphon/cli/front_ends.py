@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from prometheus_client.multiprocess import mark_process_dead
-
 from antiphon.api.middleware.shared_limit_table import SharedLimitTable, make_shared_memory
 from antiphon.cli.banner import Banner, announce
 from antiphon.cli.front_end import FrontEndPlan
@@ -34,6 +32,7 @@ from antiphon.fabric.cluster.restarted_process import STOP_S, RestartedChild
 from antiphon.fabric.cluster.runtime_folder import runtime_folder
 from antiphon.pipeline.model_loading import STAGE_BUILDER
 from antiphon.telemetry.process_state import ProcessState
+from antiphon.telemetry.shared_metrics import close_shared_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ class FrontEndProcess(RestartedChild):
             self._note(news)
             how = await child.ended()
             self._listens.clear()
-            self._forget(child)
+            self._forget()
             if not self.is_stopping and not self._is_restarting:
                 logger.error("%s has ended %s, and is started again", self.name, how)
             self._is_restarting = False
@@ -115,10 +114,10 @@ class FrontEndProcess(RestartedChild):
             if not self.started.done():
                 self.started.set_result(news)
 
-    def _forget(self, child: ChildProcess) -> None:
+    def _forget(self) -> None:
         """Clear the counts that it will never take back."""
         self._table.clear_column(self._plan.index)
-        mark_process_dead(child.pid, str(self._plan.metrics))  # type: ignore[no-untyped-call]
+        close_shared_metrics(self._plan.metrics, self.name)
 
 
 class FrontEnds:
