@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.api.crowds import filled
-from tests.api.test_chat_own_voice import ASKED, URL
+from tests.api.test_chat_audio import OWN, URL
 from tests.decoding import error_of
 from tests.own_voices import start_own_voice
 from tests.servers import RunningServer, wait_until
@@ -37,7 +37,7 @@ def wait_until_idle(server: RunningServer) -> None:
 def wait_until_spoken(server: RunningServer) -> None:
     """Wait until an answer is spoken: no request waits, and a later step frees a slot."""
     url = f"{server.base_url}{URL}"
-    wait_until(lambda: httpx.post(url, json=ASKED, timeout=60).status_code == 200)
+    wait_until(lambda: httpx.post(url, json=OWN, timeout=60).status_code == 200)
 
 
 @contextmanager
@@ -61,13 +61,13 @@ def test_a_request_is_refused_before_its_first_byte(
     with full(server):
         before = num_written(server)
         response = httpx.post(
-            f"{server.base_url}{URL}", json={**ASKED, "stream": is_streamed}, timeout=60
+            f"{server.base_url}{URL}", json={**OWN, "stream": is_streamed}, timeout=60
         )
         error = error_of(response, 429)
         assert error["code"] == "overloaded"
         assert float(response.headers["Retry-After"]) >= 1
         assert num_written(server) == before
-        silent = {name: ASKED[name] for name in ASKED if name not in ("modalities", "audio")}
+        silent = {name: OWN[name] for name in OWN if name not in ("modalities", "audio")}
         written = httpx.post(f"{server.base_url}{URL}", json=silent, timeout=60)
         assert written.status_code == 200, "what is not spoken needs no voice"
     assert server.num_open == 0
@@ -102,7 +102,7 @@ def test_an_agent_says_so_without_a_word(server: RunningServer) -> None:
 
 def test_leaving_at_any_moment_leaves_no_room_kept(server: RunningServer) -> None:
     async def leave_after(delay_s: float) -> None:
-        body = {**ASKED, "stream": True, "max_tokens": 100}
+        body = {**OWN, "stream": True, "max_tokens": 100}
         async with httpx.AsyncClient() as client:
             try:
                 async with asyncio.timeout(delay_s):

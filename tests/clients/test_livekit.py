@@ -1,4 +1,4 @@
-"""LiveKit's own plugin speaks with the server: it asks for events and decodes what they carry."""
+"""LiveKit's plugins for OpenAI, Deepgram and ElevenLabs speak with the server, given its URL."""
 
 import asyncio
 from collections.abc import Callable
@@ -170,3 +170,51 @@ async def test_an_agent_answers_and_is_interrupted(
     assert SequenceMatcher(None, said[0], WANTED).ratio() > 0.8
     assert all(len(each) < len(LONG) for each in said[1:])
     wait_until(lambda: server.num_open == 0)
+
+
+aiohttp = pytest.importorskip("aiohttp", reason="needs the extra 'clients'")
+deepgram = Lazily("livekit.plugins.deepgram", "needs the extra 'clients'")
+elevenlabs = Lazily("livekit.plugins.elevenlabs", "needs the extra 'clients'")
+
+
+SPOKEN_S = len(TEXT) * 2 * 0.04
+
+
+def of_deepgram(server: RunningServer, session: Any) -> Any:
+    url = f"{server.base_url}/v1/speak"
+    return deepgram.TTS(api_key="none", base_url=url, http_session=session)
+
+
+def of_elevenlabs(server: RunningServer, session: Any) -> Any:
+    url = f"{server.base_url}/v1"
+    return elevenlabs.TTS(
+        api_key="none", base_url=url, http_session=session, encoding="mp3_22050_32"
+    )
+
+
+async def whole(tts: Any) -> float:
+    async with tts.synthesize(TEXT) as stream:
+        return float(sum([event.frame.duration async for event in stream]))
+
+
+async def in_pieces(tts: Any) -> float:
+    async with tts.stream() as stream:
+        for word in TEXT.split(" "):
+            stream.push_text(f"{word} ")
+        stream.end_input()
+        return float(sum([event.frame.duration async for event in stream]))
+
+
+@pytest.mark.parametrize("speak", [whole, in_pieces])
+@pytest.mark.parametrize("plugin", [of_deepgram, of_elevenlabs])
+async def test_it_hears_all_of_a_stream(
+    server: RunningServer, plugin: Callable[..., Any], speak: Callable[..., Any]
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        tts = plugin(server, session)
+        try:
+            found = float(await speak(tts))
+        finally:
+            await tts.aclose()
+    assert found == pytest.approx(SPOKEN_S, abs=0.4)
+    assert server.num_open == 0
