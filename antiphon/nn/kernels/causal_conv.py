@@ -212,11 +212,14 @@ def _multiply(
         if BEFORE > 0:
             places = tl.where(place >= shift, present, past) + (first - shift * NUM_IN)
         ahead = (tap * NUM_IN + first) * NUM_OUT
-        if NUM_IN % INPUTS == 0:
-            value = tl.load(places, mask=is_column[:, None], other=0.0)
-        else:
-            is_value = is_column[:, None] & (first + inputs < NUM_IN)[None, :]
-            value = tl.load(places, mask=is_value, other=0.0)
+        is_value = is_column[:, None]
+        if NUM_IN % INPUTS != 0:
+            is_value &= (first + inputs < NUM_IN)[None, :]
+        value = tl.load(places, mask=is_value, other=0.0)
+        if HAS_NORM:
+            # Selected again, it is multiplied from registers. Of a factor in shared memory that
+            # threads load too, Triton overwrites one copy while Hopper's product still reads it.
+            value = tl.where(is_value, value, 0.0)
         there = first + inputs
         factor = _factors(factors + ahead, there, outputs, NUM_IN, NUM_OUT, INPUTS, OUTPUTS)
         if IS_SPLIT:

@@ -6,6 +6,7 @@ differ in constants alone, the first is translated to PTX and assembled; the oth
 
 import importlib
 import pkgutil
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -183,9 +184,30 @@ class Compiler:
             with knobs.runtime.scope():
                 if like in _assembled:
                     knobs.runtime.add_stages_inspection_hook = _until_llvm
-                _shared_bytes[key] = launch.compiled(self.card.capability).metadata.shared
+                compiled = launch.compiled(self.card.capability)
+            _shared_bytes[key] = compiled.metadata.shared
+            assert not overwritten_early(compiled.asm["ttgir"]), f"{key} reads what is overwritten"
             _assembled.add(like)
         self.shared_bytes[name, str(launch)] = _shared_bytes[key]
+
+
+def overwritten_early(ttgir: str) -> set[str]:
+    """Return the buffers of a loop that are overwritten while a product on Hopper still reads them.
+
+    Of a factor that threads load as well, Triton keeps as many copies as if the product were over
+    when the next one begins.
+    """
+    origin: dict[str, str] = {}
+    loaded, multiplied = set(), set()
+    for line in ttgir.splitlines():
+        names = re.findall(r"%[\w#]+", line)
+        if "ttg.memdesc_" in line:
+            origin[names[0]] = origin.get(names[1], names[1])
+        elif "ttg.local_load" in line:
+            loaded.add(origin.get(names[1], names[1]))
+        elif "ttng.warp_group_dot %" in line and "isAsync = true" in line:
+            multiplied |= {origin.get(name, name) for name in names[1:3]}
+    return loaded & multiplied
 
 
 def compiling(monkeypatch: pytest.MonkeyPatch, card: Card) -> Compiler:

@@ -16,6 +16,7 @@ if reason := why_not_here():
 from antiphon.nn.codec_layers.frame_table import empty_table, fill
 from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, causal_conv
 from antiphon.nn.kernels.codec_io import begin_frames, depthwise_norm, samples
+from antiphon.nn.kernels.kernel_configs import NORM_CONFIG
 from antiphon.nn.kernels.residual_unit import UnitWeights, is_fusible, residual_unit, unit_layout
 from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
@@ -175,6 +176,15 @@ def test_activations_of_normed_columns(activation: str) -> None:
     elif activation == "gate":
         expected = F.silu(expected[..., ::2]) * expected[..., 1::2]
     assert_close(result, expected)
+
+
+def test_many_inputs_of_normed_columns_are_not_overwritten_early() -> None:
+    x, conv = random(4, 256).to(HALF), replace(conv_of(1, 256, 128), bias=None)
+    rows = rows_of([4], 0, 256)
+    wide = x.double()
+    expected = convolved([wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)], conv)
+    for _ in range(50 if x.is_cuda else 1):  # which of two is first, differs
+        assert_close(causal_conv(x, conv, rows, NORM_CONFIG, norm_epsilon=1e-5)[0], expected)
 
 
 @pytest.mark.parametrize(
