@@ -19,6 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 NUM_EXAMPLES = 6
 MANY_EXAMPLES = 200
+MANY_PATHS = 40
+"""Of an operation without a body, of which only names and queries vary."""
 
 
 OPERATIONS = operations(document())
@@ -73,7 +75,8 @@ def test_every_answer_is_declared(client: httpx.Client, operation: Operation) ->
 def test_every_answer_is_declared_however_often_it_is_asked(
     client: httpx.Client, operation: Operation
 ) -> None:
-    fuzz(client, operation, MANY_EXAMPLES)
+    has_body = "requestBody" in operation.description
+    fuzz(client, operation, MANY_EXAMPLES if has_body else MANY_PATHS)
 
 
 def test_what_is_never_answered_is_not_declared() -> None:

@@ -37,27 +37,42 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("either_server", "patient")
-def test_a_stream_under_way_is_heard_to_its_end_and_nothing_new_begins(start: Start) -> None:
-    with (
-        serving(start) as (process, url),
-        httpx.stream("POST", url + URL, json=LONG, timeout=DEADLINE_S) as answer,
-    ):
-        pieces = answer.iter_raw()
-        next(pieces)
-        process.send_signal(signal.SIGTERM)
-        wait_until(lambda: is_draining(url))
-        assert httpx.get(f"{url}/health").status_code == 200, "it is not to be killed"
-        refused = httpx.post(url + URL, json={"input": "Hello."})
-        assert refused.status_code == 503
-        assert "retry-after" in refused.headers
-        assert refused.headers["connection"] == "close"
-        num_bytes = sum(map(len, pieces))  # breaks if it is cut
-        assert num_bytes > 1_000_000
-        assert ended(process) == 0
+def test_what_is_under_way_is_heard_to_its_end_and_nothing_new_begins(start: Start) -> None:
+    with serving(start) as (process, url):
+        address = f"{url.replace('http', 'ws')}{URL}/stream"
+        with (
+            httpx.stream("POST", url + URL, json=LONG, timeout=DEADLINE_S) as answer,
+            connect(address, max_size=None, proxy=None) as silent,
+            connect(address, max_size=None, proxy=None) as speaking,
+        ):
+            # A connection without a configuration is closed after 10 seconds, which may pass here.
+            Client(silent).send("session.config")
+            talk = Client(speaking)
+            talk.send("session.config", response_format="pcm", stream_audio=True)
+            talk.send("input.text", text=LONG["input"])
+            talk.send("input.done")
+            talk.until(lambda each: isinstance(each, bytes))
+            pieces = answer.iter_raw()
+            next(pieces)
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: is_draining(url))
+            assert httpx.get(f"{url}/health").status_code == 200, "it is not to be killed"
+            refused = httpx.post(url + URL, json={"input": "Hello."})
+            assert refused.status_code == 503
+            assert "retry-after" in refused.headers
+            assert refused.headers["connection"] == "close"
+            with pytest.raises(InvalidStatus) as unopened, connect(address, proxy=None):
+                pass
+            assert unopened.value.response.status_code == 503
+            assert talk.until("session.done")
+            assert sum(map(len, pieces)) > 1_000_000  # breaks if it is cut
+            assert ended(process) == 0
+            assert not Client(silent).rest()
+            assert silent.close_code == 1012
 
 
-@pytest.mark.usefixtures("either_server")
 def test_a_server_without_work_ends_at_once(start: Start) -> None:
+    """Of several processes it is shown by every test that ends one, as `front_ends` does."""
     with serving(start) as (process, _):
         process.send_signal(signal.SIGTERM)
         assert ended(process) == 0
@@ -87,33 +102,6 @@ def test_a_stream_is_cut_by_the_end_of_its_grace_or_by_a_second_signal(
         assert not listens(url)
         with pytest.raises(httpx.RemoteProtocolError):
             list(pieces)
-
-
-@pytest.mark.slow  # a server of its own: that streams are heard out is tested above
-@pytest.mark.usefixtures("either_server", "patient")
-def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: Start) -> None:
-    with serving(start) as (process, url):
-        address = f"{url.replace('http', 'ws')}/v1/audio/speech/stream"
-        with (
-            connect(address, max_size=None, proxy=None) as silent,
-            connect(address, max_size=None, proxy=None) as speaking,
-        ):
-            # A connection without a configuration is closed after 10 seconds, which may pass here.
-            Client(silent).send("session.config")
-            talk = Client(speaking)
-            talk.send("session.config", response_format="pcm", stream_audio=True)
-            talk.send("input.text", text="Hello there. " * 500)
-            talk.send("input.done")
-            talk.until(lambda each: isinstance(each, bytes))
-            process.send_signal(signal.SIGTERM)
-            wait_until(lambda: is_draining(url))
-            with pytest.raises(InvalidStatus) as refused, connect(address, proxy=None):
-                pass
-            assert refused.value.response.status_code == 503
-            assert talk.until("session.done")
-            assert ended(process) == 0
-            assert not Client(silent).rest()
-            assert silent.close_code == 1012
 
 
 HANGING = """

@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 import venv
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 TORCH = "torch==2.13.0"
@@ -35,13 +37,24 @@ def fbank(*args: object, **kwargs: object) -> object:
 
 def set_up(directory: Path) -> Path:
     """Create the environment, or complete one that was cut short; return its Python."""
-    venv.create(directory, with_pip=True)
+    venv.create(directory)
     python = directory / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    _link_torch(_site_packages(python))
     # torch comes first and alone, so that no other package pulls in another build of it.
     for step in ((TORCH,), LIBRARIES, ("--no-deps", OFFICIAL)):
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *step], check=True)
+        pip = (sys.executable, "-m", "pip", "--python", python)
+        subprocess.run([*pip, "install", "--quiet", *step], check=True)
     _write_torchaudio_stub(_site_packages(python))
     return python
+
+
+def _link_torch(site_packages: Path) -> None:
+    """Share the torch of this environment, which is large, if it is the same version."""
+    with suppress(PackageNotFoundError):
+        torch = distribution("torch")
+        if torch.version.partition("+")[0] == TORCH.partition("==")[2]:
+            for name in {file.parts[0] for file in torch.files or ()} - {".."}:
+                (site_packages / name).symlink_to(str(torch.locate_file(name)))
 
 
 def _site_packages(python: Path) -> Path:
