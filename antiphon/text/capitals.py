@@ -2,6 +2,7 @@
 
 from antiphon.text.contexts import reading_in, words
 from antiphon.text.english_tables import (
+    CAPITAL_WORDS,
     CARDINAL_NAMES,
     CENTURY_WORDS,
     COMPASS,
@@ -25,6 +26,7 @@ from antiphon.text.words import follows_name
 _OPERATORS = frozenset("=+\u2212\u00d7\u00f7<>\u2264\u2265\u2248\u2229\u222a\u2192\u2208^*")
 _AFTER_KING = words("and became built died fled founded had in is of ordered reigned ruled was")
 _VOWELS = frozenset("AEIOU")
+_SPOKEN = _VOWELS | {"Y"}  # a word has one of them
 _INFLECTIONS = ("ED", "ER", "ERS", "GS", "HS", "ING", "LES", "RES", "RS", "SES", "TS", "IES")
 _ROMAN_LONG = frozenset("IVXLC")
 _ROMAN_ALONE = frozenset("IVX")
@@ -210,6 +212,25 @@ def read_short_form(tokens: TokenizedText, place: int) -> Reading | None:
     ends = tokens.ends_text(stop) or tokens.after(stop) in STARTERS
     stop -= text[-1] == "." and ends
     return None if words is None else ((stop, words),)
+
+
+def read_spelled(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read letters and words in capitals as letters, for models that know no acronyms."""
+    text, stop = tokens.text(place), place + 1
+    letters = text.removesuffix("s") if text[:-1].isupper() else text
+    is_listed = "," in (tokens.kind(stop), tokens.kind(place - 2))
+    is_single = len(text) == 1 and text.isascii() and text not in "aAI"
+    is_spelled = (
+        letters.isupper()
+        and len(text) > 1
+        and not (_VOWELS & set(letters[1:-1]) and len(letters) > 3)
+        and letters not in CAPITAL_WORDS
+        and not (_SPOKEN & set(letters) and not is_listed and _is_shouted(tokens, place))
+    )
+    is_inside = "'" in (tokens.kind(place - 1), tokens.kind(stop))
+    if not tokens.spells or is_inside or not (is_single or is_spelled):
+        return None
+    return ((stop, f"{' '.join(letters.upper())}{text[len(letters) :]}"),)
 
 
 def _is_shouted(tokens: TokenizedText, place: int) -> bool:

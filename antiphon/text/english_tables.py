@@ -54,6 +54,7 @@ SHORT_WORDS = {
 SHORT_WORDS |= either_case(_TEXTS["short_words"]) | pairs(_TEXTS["cased_short_words"])
 LETTER_WORDS = words(_TEXTS["letter_words"])
 SHOUTED = words(_TEXTS["shouted"])
+CAPITAL_WORDS = words(_TEXTS["capital_words"])
 BOOKS = pairs(_TEXTS["books"])
 BOOK_NAMES = frozenset(name.lower() for pair in BOOKS.items() for name in pair) | words(
     _TEXTS["whole_book_names"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from antiphon.text.offset_map import OffsetMap
-from antiphon.text.plain_words import PlainWords
+from antiphon.text.plain_words import PlainWords, with_letter_names
 from antiphon.text.sentence_language import SentenceLanguage
 from antiphon.text.tokens import SpokenPiece, TokenizedText, plain_character
 from antiphon.text.written_out import pieces_of
@@ -72,7 +72,7 @@ class Normalizer:
     def _push(self, text: str, *, is_last: bool = False) -> str:
         source = f"{self._context}{self._held}{text}"
         end = len(self._context)
-        tokens = TokenizedText(source, british=self._british)
+        tokens = TokenizedText(source, british=self._british, spells=self._plain is not None)
         limit = len(source) - _MAX_HELD_CHARACTERS
         written: list[str] = []
         for piece in pieces_of(tokens, tokens.place_of(end)):
@@ -125,6 +125,8 @@ class Normalizer:
             is_written = piece.is_changed and any(map(str.isalnum, piece.words)) and not is_kept
             is_read = is_written or (is_entity and not is_kept) or self._plain is not None
             part = piece.words if is_read else sent
+            if self._plain is not None and piece.is_changed:
+                part = with_letter_names(part)
             is_separate = is_written or self._is_written
             if is_separate and self._last.isalnum() and part[:1].isalnum():
                 part = f" {part}"

@@ -25,7 +25,18 @@ _KNOWN_AS = {
     **dict.fromkeys("\u2014\u2015", ", "),
     **{"\u2026": "...", "\u00df": "ss", "\u00fe": "th", "\u00de": "Th", "\u0131": "i"},
 }
+_LETTERS = dict(
+    A="eigh", B="bee", C="see", D="dee", E="ee", F="eff", G="gee", H="aitch", J="jay", K="kay",
+    L="el", M="em", N="en", O="oh", P="pee", Q="cue", R="are", S="ess", T="tea", U="you", V="vee",
+    W="double you", X="ex", Y="why", Z="zee",
+)  # fmt: skip
+_LETTER = re.compile(r"(?<!')\b([AB-HJ-Zb-hj-z])(s?)\b(?!')")
 _LATIN = re.compile(r"LATIN (SMALL|CAPITAL) (?:LETTER|LIGATURE) ([A-Z]{1,2})(?: WITH .+)?")
+
+
+def with_letter_names(words: str) -> str:
+    """Return words whose single letters are written as they are spoken; an "I" stays."""
+    return _LETTER.sub(lambda found: f"{_LETTERS[found[1].upper()]}{found[2]}", words)
 
 
 class PlainWords:

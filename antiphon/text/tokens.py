@@ -71,12 +71,12 @@ class TokenizedText:
     end: a reading before the last token does not depend on further text.
     """
 
-    def __init__(self, text: str, *, british: bool = False) -> None:
+    def __init__(self, text: str, *, british: bool = False, spells: bool = False) -> None:
         plain, self._origins = _plain_text(text)
         plain = plain or " " * bool(text)  # all of it is dropped
         # A comprehension, since a list's own loop does not release the interpreter's lock.
         found = [match for match in _TOKEN.finditer(plain)]
-        self.british = british
+        self.british, self.spells = british, spells
         self._texts = [each[0] for each in found]
         # What is dropped before the first token belongs to it.
         self._starts = [0, *(self._origins[each.start()] for each in found[1:])][: len(found)]

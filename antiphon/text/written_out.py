@@ -53,7 +53,7 @@ _WORD_RULES: tuple[Rule, ...] = (
     *(words.read_initial, capitals.read_short_form, words.read_abbreviation, capitals.read_roman),
     *(capitals.read_state, codes.read_version, codes.read_to_between, formulas.read_formula),
     *(codes.read_mixed, capitals.read_capital_letter, dates.read_era, measures.read_unit_word),
-    *(formulas.read_variable, capitals.read_short_word),
+    *(formulas.read_variable, capitals.read_short_word, capitals.read_spelled),
 )
 _RULES: Mapping[str, tuple[Rule, ...]] = {
     DIGITS: _NUMBER_RULES,

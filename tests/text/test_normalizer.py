@@ -62,6 +62,24 @@ def test_models_of_words_alone_get_plain_letters(text: str, read: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("The BBC, U.S.A. and HTML", "The bee bee see, you ess eigh and aitch tea em el."),
+        ("Plan B: a 5 MP TV", "Plan bee: a five em pee tea vee."),
+        ("CPUs of the FBI, CIA and NATO", "see pee yous of the eff bee I, see I eigh and NATO."),
+        ("I do NOT like it's x-ray", "I do NOT like it's ex-ray."),
+        ("READ THE MAP NOW", "read the MAP now."),
+    ],
+)
+def test_letters_are_written_as_they_are_spoken_for_models_of_words_alone(
+    text: str, read: str
+) -> None:
+    written = Normalizer(words_only=True)
+    assert "".join(map(written.push, text)) + written.push("", is_last=True) == read
+    assert Normalizer(words_only=True).push(text, is_last=True) == read
+
+
+@pytest.mark.parametrize(
     ("text", "unspoken"),
     [
         ("Hello \u4f60\u597d, \U0001f389!", ["\u4f60\u597d", "\U0001f389"]),
