@@ -14,13 +14,14 @@ weight and the tile, so that results of the second one with a fixed tile are bat
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from antiphon.nn.cuda.few_rows import FewRowsTile, few_rows_tile
 from antiphon.nn.kernels.held_product import held_product
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.product_tiles import (
@@ -37,6 +38,8 @@ from antiphon.nn.kernels.shared_memory import max_shared_bytes
 from antiphon.nn.kernels.wide_product import arrivals_of, wide_product
 
 MAX_THIN_ROWS = 4
+Factors: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
+"""Weight, scales of its outputs, and bias."""
 MAX_ROWS = 64
 """Limit above which products are compute-bound, and PyTorch's own product is as fast."""
 
@@ -124,20 +127,22 @@ class FusedLinear:
         weight, scales, own_bias = _parted(linear)
         bias = own_bias if bias is None else bias
         assert bias is None or not is_gated, "gates have no bias"
-        tile = self._tile(inputs.scaled, weight, 2 if is_gated else 1)
         num_outputs = len(weight) // (2 if is_gated else 1)
+        factors = weight, scales, bias
+        tile = self._tile(inputs.scaled, factors, 2 if is_gated else 1, is_normed=True)
         result = inputs.scaled.new_empty(len(inputs.scaled), num_outputs)
         targets = (result, result, inputs.squares)
         norm = (inputs.squares, epsilon)
-        _run(tile, inputs.scaled, (weight, scales, bias), norm, None, targets, is_gated=is_gated)
+        _run(tile, inputs.scaled, factors, norm, None, targets, is_gated=is_gated)
         return result
 
     def plain(self, inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """Return ``inputs @ weight.T + bias`` for ``[num_rows, num_inputs]``."""
         result = inputs.new_empty(len(inputs), len(weight))
-        tile = self._tile(inputs, weight, 1)
+        factors = weight, None, bias
+        tile = self._tile(inputs, factors)
         nothing = torch.empty(1, 1, device=inputs.device)
-        _run(tile, inputs, (weight, None, bias), None, None, (result, result, nothing))
+        _run(tile, inputs, factors, None, None, (result, result, nothing))
         return result
 
     def added(
@@ -154,7 +159,7 @@ class FusedLinear:
         num_rows, num_outputs = states.shape
         factors = _parted(linear)
         assert factors[2] is None, "a sum has no bias"
-        tile = self._tile(inputs, factors[0], 1)
+        tile = self._tile(inputs, factors, is_added=True)
         squares = torch.empty(num_rows, num_outputs // tile.outputs, device=states.device)
         result = PreNormState(torch.empty_like(states), torch.empty_like(states), squares)
         targets = (result.states, result.scaled, squares)
@@ -162,34 +167,48 @@ class FusedLinear:
         return result
 
     def _tile(
-        self, inputs: Tensor, weight: Tensor, num_halves: int
-    ) -> ThinTile | HeldTile | WideTile:
-        num_rows, (num_outputs, num_inputs) = len(inputs), weight.shape
+        self,
+        inputs: Tensor,
+        factors: Factors,
+        num_halves: int = 1,
+        *,
+        is_normed: bool = False,
+        is_added: bool = False,
+    ) -> FewRowsTile | ThinTile | HeldTile | WideTile:
+        num_rows, weight = len(inputs), factors[0]
+        num_outputs, num_inputs = weight.shape
         shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, inputs.itemsize)
-        if self.is_batch_invariant:
-            return invariant_tile(shape, max_shared_bytes(weight))
-        if num_rows <= MAX_THIN_ROWS and (tile := thin_tile(shape, num_rows)) is not None:
-            return tile
         limit = max_shared_bytes(weight)
+        if self.is_batch_invariant:
+            return invariant_tile(shape, limit)
+        if factors[1:] == (None, None):
+            tile = few_rows_tile(shape, num_rows, weight, is_normed=is_normed, is_added=is_added)
+            if tile is not None:
+                return tile
+        if num_rows <= MAX_THIN_ROWS and (thin := thin_tile(shape, num_rows)) is not None:
+            return thin
         return held_tile(shape, num_rows, limit) or wide_tile(shape, num_rows, limit)
 
 
-def _parted(linear: Tensor | Scaled) -> tuple[Tensor, Tensor | None, Tensor | None]:
+def _parted(linear: Tensor | Scaled) -> Factors:
     if isinstance(linear, Tensor):
         return linear, None, None
     return linear.weight, linear.scales, linear.bias
 
 
 def _run(
-    tile: ThinTile | HeldTile | WideTile,
+    tile: FewRowsTile | ThinTile | HeldTile | WideTile,
     inputs: Tensor,
-    weights: tuple[Tensor, Tensor | None, Tensor | None],
+    weights: Factors,
     norm: tuple[Tensor, float] | None,
     added: tuple[Tensor, Tensor] | None,
     targets: tuple[Tensor, Tensor, Tensor],
     *,
     is_gated: bool = False,
 ) -> None:
+    if isinstance(tile, FewRowsTile):
+        tile.multiply(inputs, weights[0], norm, added, targets)
+        return
     num_rows, num_inputs = inputs.shape
     num_outputs = targets[0].shape[1]
     squares, epsilon = norm or (targets[2], 0.0)
