@@ -48,9 +48,7 @@ Stats = TypeVar("Stats", bound=RequestStats)
 
 
 @contextmanager
-def outcome_of(
-    stats: Stats, record: Callable[[Stats, str], None], *, knows_refusals: bool = True
-) -> Generator[Stats, None, None]:
+def outcome_of(stats: Stats, record: Callable[[Stats, str], None]) -> Generator[Stats, None, None]:
     """Call ``record`` with the reason of a request's end when the block is left.
 
     ``"refused"`` is no failure of the server, and must not cause an alarm.
@@ -62,7 +60,7 @@ def outcome_of(
         reason = "abort"
         raise
     except (InvalidRequestError, OverloadedError):
-        reason = "refused" if knows_refusals else "error"
+        reason = "refused"
         raise
     finally:
         record(stats, stats.reason or reason)
@@ -228,7 +226,7 @@ class StreamMetrics:
         self._waiting.labels(model).inc()
         self._omni_waiting.labels(*place).inc()
         stats = StreamStats(time.monotonic, on_audio)
-        with outcome_of(stats, record, knows_refusals=False):
+        with outcome_of(stats, record):
             yield stats
 
     def _record(self, model: str, stats: StreamStats, reason: str, voice_kind: str) -> None:
@@ -254,6 +252,8 @@ class StreamMetrics:
         else:
             self._omni_running.labels(*place).dec()
             self._omni_ttfp_s.labels(*place).observe(stats.first_audio_s)
+        if reason == "refused":
+            return
         self._omni_latency_s.labels(*place).observe(stats.elapsed_s)
         self._omni_prompt_tokens.labels(*place).inc(stats.usage.input_tokens)
         self._omni_tokens.labels(*place).inc(stats.usage.output_tokens)

@@ -212,7 +212,7 @@ def test_a_scrape_does_not_wait_for_a_process_that_does_not_answer(
     assert b"antiphon_process_up" not in asyncio.run(metrics.exposition())
 
 
-@pytest.mark.parametrize(
+REFUSALS_AND_FAULTS = pytest.mark.parametrize(
     ("error", "reason"),
     [
         (InvalidRequestError("wrong"), "refused"),
@@ -220,6 +220,24 @@ def test_a_scrape_does_not_wait_for_a_process_that_does_not_answer(
         (EngineError("broken"), "error"),
     ],
 )
+
+
+@REFUSALS_AND_FAULTS
+def test_a_refused_stream_is_no_failure(error: Exception, reason: str) -> None:
+    metrics = Metrics()
+    with suppress(type(error)), metrics.observe(MODEL):
+        raise error
+    found, num_failed = metrics.registry, float(reason == "error")
+    assert value(found, "antiphon_speech_ended_total", model=MODEL, reason=reason) == 1
+    fault = {"voice": "builtin", "format": "-", "stage": "start"}
+    assert value(found, "antiphon_speech_failed_total", model=MODEL, **fault) == num_failed
+    place = {"model_name": MODEL, "stage": "speech", "replica": "0"}
+    failed = value(found, "vllm_omni:requests_failed_total", reason="error", **place)
+    assert failed == num_failed
+    assert value(found, "vllm_omni:num_requests_waiting", **place) == 0
+
+
+@REFUSALS_AND_FAULTS
 def test_a_refused_picture_is_no_failure(error: Exception, reason: str) -> None:
     registry = CollectorRegistry()
     metrics = PictureMetrics(registry)
