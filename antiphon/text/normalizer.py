@@ -127,6 +127,8 @@ class Normalizer:
             part = piece.words if is_read else sent
             if self._plain is not None and piece.is_changed:
                 part = with_letter_names(part)
+                if not part or sent.isdecimal():
+                    self._plain.begin_item(sent)
             is_separate = is_written or self._is_written
             if is_separate and self._last.isalnum() and part[:1].isalnum():
                 part = f" {part}"

@@ -7,8 +7,9 @@ from string import ascii_letters
 
 from antiphon.text.number_words import spelled
 
-_KNOWN = frozenset(f"{ascii_letters} \"',-.:;?!")
-_CLOSING = frozenset(",.:;?!")
+_KNOWN = frozenset(f"{ascii_letters} \n\"',-.:;?!")
+_CLOSING, _PAUSES, _STRESSED = frozenset(",.:;?!"), frozenset(",:;-"), frozenset("?!")
+_MARKS = _CLOSING | _PAUSES
 _WORDS = (
     "L",
     "N",
@@ -17,7 +18,7 @@ _WORDS = (
     "So",
 )  # categories of what counts as left out, and of what may follow it
 _JOINED = (*_WORDS, "M", "Cf", "Sk")
-_MAX_RUN = 50
+_MAX_RUN, _MAX_ITEM_DIGITS = 50, 3
 _KNOWN_AS = {
     **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
@@ -42,7 +43,8 @@ def with_letter_names(words: str) -> str:
 class PlainWords:
     """Makes a text plain that arrives in parts: a letter first, a mark last.
 
-    Spaces wait for what follows; none precede a mark that ends something.
+    Spaces wait for what follows; none precede a mark that ends something. A line gets a mark
+    too, if a sentence may begin after it.
 
     Attributes:
         unspoken: words, signs and emoji that were left out, in order.
@@ -63,13 +65,35 @@ class PlainWords:
         for character in sent:
             self._note(character, is_left_out=not _plain(character).strip())
         for character in "".join(map(_plain, part)):
-            if character == " ":
-                self._space = character
-            elif self._last or character.isalpha():
-                space = self._space if self._last and character not in _CLOSING else ""
-                plain += (space, character)
+            if character.isspace():
+                self._space += character if self._space.count(character) < 2 else ""
+            elif self._is_kept(character):
+                plain += (self._before(character), character)
                 self._last, self._space = character, ""
         return "".join(plain)
+
+    def _is_kept(self, character: str) -> bool:
+        """Return whether a character is one after what precedes it: marks in a row are one."""
+        if not self._last:
+            return character.isalpha()
+        if character in _PAUSES:
+            return self._last not in _MARKS and not (character == "-" and self._space)
+        return not (character in _STRESSED and self._last in _STRESSED)
+
+    def _before(self, character: str) -> str:
+        """Return what separates a character from the last one: a mark, if a sentence may begin."""
+        if not self._last or character in _CLOSING:
+            return ""
+        is_begun = character.isupper() or self._space.count("\n") > 1
+        if is_begun and "\n" in self._space and self._last.isalpha():
+            return ". "
+        is_joined = self._last in _CLOSING and character.isalpha()
+        return " " if self._space or is_joined else ""
+
+    def begin_item(self, mark: str) -> None:
+        """Note what may be the mark of an item: at the start of a line, it ends the one before."""
+        if "\n" in self._space and (not mark.isalnum() or len(mark) < _MAX_ITEM_DIGITS):
+            self._space = "\n\n"
 
     def _note(self, sent: str, *, is_left_out: bool) -> None:
         """Add a character to `unspoken` if it counts; joiners go with what they follow."""

@@ -49,6 +49,12 @@ def test_what_is_not_understood_stays(text: str) -> None:
         ("...", ""),
         ("...so <b>it</b> is", "so it is."),
         ("\u0152uvre \u00f8re \u0126al", "Oeuvre ore Hal."),
+        ("# Title\nThe text\nis long.\n\nnext", "Title. The text is long. next."),
+        (
+            "To buy:\n* milk\n* bread\n1. first\n2. last",
+            "To buy: milk. bread. one. first. two. last.",
+        ),
+        ("Yes:no,well!!! So, -- well -,so :-)", "Yes: no, well! So, well, so:"),
     ],
 )
 def test_models_of_words_alone_get_plain_letters(text: str, read: str) -> None:
