@@ -18,7 +18,7 @@ from tests.servers import DEADLINE_S, wait_until
 pytestmark = pytest.mark.slow  # 40 rounds at full scale, each with a new server
 
 NUM_ROUNDS = 40
-MIN_ROUNDS = 3
+MIN_ROUNDS = 2
 JOBS, VOICES = "/v1/audio/speech/jobs", "/v1/audio/voices"
 STATES = {"queued", "running", "completed", "failed"}
 MAX_NEW_FRAMES = 4

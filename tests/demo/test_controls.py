@@ -63,64 +63,67 @@ class Demo:
         return str(self.ask(f"document.getElementById('measured-{name}').textContent"))
 
 
-def test_it_speaks_and_measures(page: Page) -> None:
+@pytest.fixture(scope="module")
+def toy() -> Generator[str, None, None]:
     with speaking("toy") as url:
-        demo = Demo(page, url)
-        wait_until(lambda: demo.ask(CAN_STOP) is False)
-        demo.write(TEXT)
-        demo.press("speak")
+        yield url
+
+
+def test_it_speaks_and_measures(page: Page, toy: str) -> None:
+    demo = Demo(page, toy)
+    wait_until(lambda: demo.ask(CAN_STOP) is False)
+    demo.write(TEXT)
+    demo.press("speak")
+    demo.wait_for("finished")
+    samples = demo.ask("antiphonDemo.utterance().receivedSamples")
+    assert demo.measured("first").endswith(" ms")
+    wait_until(lambda: demo.ask(CAN_STOP) is False)
+    # Gradio's audio component and the history offer the same whole file.
+    wait_until(lambda: demo.ask(f"{DOWNLOADS}.length") == 2)
+    sizes = page.driver.execute_async_script(
+        f"Promise.all({DOWNLOADS}.map((link) => fetch(link.href).then((file) => file.blob())))"
+        ".then((files) => arguments[0](files.map((file) => file.size)))"
+    )
+    assert sizes == [WAV_HEADER_BYTES + 2 * samples] * 2
+    assert TEXT in demo.ask("document.getElementById('spoken-list').textContent")
+    demo.write("  ")
+    demo.press("speak")
+    demo.wait_for("failed")
+    assert demo.measured("state") == "There is no text to speak."
+    assert not [line for line in page.complaints() if "player" in line]
+
+
+def test_words_are_sent_one_by_one_and_stop_stops(page: Page, toy: str) -> None:
+    demo = Demo(page, toy)
+    demo.write(TEXT)
+    page.script("document.querySelector('input[type=checkbox]').click()")
+    demo.press("speak")
+    demo.wait_for("finished")
+    assert demo.measured("text") == TEXT
+    demo.write("word " * 200)
+    demo.press("speak")
+    wait_until(lambda: "word word" in demo.measured("text"))
+    assert demo.ask(CAN_STOP)
+    demo.press("stop")
+    demo.wait_for("stopped")
+
+
+def test_a_chat_is_answered_in_writing_and_aloud(page: Page, toy: str) -> None:
+    demo = Demo(page, toy)
+    page.script(
+        "[...document.querySelectorAll('button[role=tab]')]"
+        ".find((tab) => tab.textContent.trim() === 'Chat').click()"
+    )
+    wait_until(lambda: demo.ask("!!document.querySelector('.message-text textarea')"))
+    for message in ("Good morning.", "And good night."):
+        wait_until(lambda: answered(demo, message), every_s=1.0)  # noqa: B023
         demo.wait_for("finished")
-        samples = demo.ask("antiphonDemo.utterance().receivedSamples")
         assert demo.measured("first").endswith(" ms")
-        wait_until(lambda: demo.ask(CAN_STOP) is False)
-        # Gradio's audio component and the history offer the same whole file.
-        wait_until(lambda: demo.ask(f"{DOWNLOADS}.length") == 2)
-        sizes = page.driver.execute_async_script(
-            f"Promise.all({DOWNLOADS}.map((link) => fetch(link.href).then((file) => file.blob())))"
-            ".then((files) => arguments[0](files.map((file) => file.size)))"
-        )
-        assert sizes == [WAV_HEADER_BYTES + 2 * samples] * 2
-        assert TEXT in demo.ask("document.getElementById('spoken-list').textContent")
-        demo.write("  ")
-        demo.press("speak")
-        demo.wait_for("failed")
-        assert demo.measured("state") == "There is no text to speak."
-        assert not [line for line in page.complaints() if "player" in line]
-
-
-def test_words_are_sent_one_by_one_and_stop_stops(page: Page) -> None:
-    with speaking("toy") as url:
-        demo = Demo(page, url)
-        demo.write(TEXT)
-        page.script("document.querySelector('input[type=checkbox]').click()")
-        demo.press("speak")
-        demo.wait_for("finished")
-        assert demo.measured("text") == TEXT
-        demo.write("word " * 200)
-        demo.press("speak")
-        wait_until(lambda: "word word" in demo.measured("text"))
-        assert demo.ask(CAN_STOP)
-        demo.press("stop")
-        demo.wait_for("stopped")
-
-
-def test_a_chat_is_answered_in_writing_and_aloud(page: Page) -> None:
-    with speaking("toy") as url:
-        demo = Demo(page, url)
-        page.script(
-            "[...document.querySelectorAll('button[role=tab]')]"
-            ".find((tab) => tab.textContent.trim() === 'Chat').click()"
-        )
-        wait_until(lambda: demo.ask("!!document.querySelector('.message-text textarea')"))
-        for message in ("Good morning.", "And good night."):
-            wait_until(lambda: answered(demo, message), every_s=1.0)  # noqa: B023
-            demo.wait_for("finished")
-            assert demo.measured("first").endswith(" ms")
-        assert "You said: Good morning." in demo.ask("document.body.innerText")
-        demo.write(" ", "message-text")
-        demo.press("send")
-        demo.wait_for("failed")
-        assert demo.measured("state") == "There is no message to send."
+    assert "You said: Good morning." in demo.ask("document.body.innerText")
+    demo.write(" ", "message-text")
+    demo.press("send")
+    demo.wait_for("failed")
+    assert demo.measured("state") == "There is no message to send."
 
 
 def answered(demo: Demo, message: str) -> bool:
