@@ -137,3 +137,10 @@ def test_a_recording_is_a_wav_file_of_whole_frames(modules: Page, num_channels: 
     with wave.open(io.BytesIO(bytes(wav))) as file:
         assert (file.getnchannels(), file.getframerate()) == (num_channels, RATE_HZ)
         assert file.readframes(file.getnframes()) == whole
+
+
+def test_a_language_is_offered_once_by_its_name(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
+    code = "return module.languageOptions(given[0]).map((option) => Object.values(option))"
+    found = page.in_module("form.js", code, ["auto", "english", "zh", "en", "en-gb"])
+    assert found == [["english", "English"], ["zh", "Chinese"], ["en-gb", "British English"]]

@@ -144,7 +144,7 @@ export class Form {
     const languages = this.model?.languages ?? [];
     fill(language, [
       { value: "", label: "Automatic" },
-      ...languages.map((name) => ({ value: name, label: capitalized(name) })),
+      ...languageOptions(languages),
     ]);
     this.setVoices(this.model?.voices ?? []);
     element("language-field", HTMLElement).hidden = languages.length === 0;
@@ -167,6 +167,18 @@ export function fill(select, options) {
   const chosen = select.value;
   select.replaceChildren(...options.map(({ value, label }) => new Option(label, value)));
   if (options.some(({ value }) => value === chosen)) select.value = chosen;
+}
+
+/** Return each language once, by its English name: models list names, codes, or both. @param {string[]} languages */
+export function languageOptions(languages) {
+  const names = new Intl.DisplayNames("en", { type: "language" });
+  const options = languages
+    .filter((value) => value !== "auto")
+    .map((value) => {
+      const isCode = /^[a-z]{2,3}(-|$)/.test(value);
+      return { value, label: (isCode && names.of(value)) || capitalized(value) };
+    });
+  return options.filter(({ label }, n) => n === options.findIndex((each) => each.label === label));
 }
 
 /** @param {Voice} voice */
