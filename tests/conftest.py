@@ -71,14 +71,15 @@ WAIT = (
     "tests/fabric/",
     "tests/clients/",
     "tests/demo/",
+    "tests/bench/",
 )
 """What mostly waits, begun by the processes beside those that compute; what takes longest first."""
 COMPUTE = (
     "tests/families/test_conformance",
+    "tests/api/test_description",
     "tests/quality/",
     "tests/nn/kernels/test_full_size",
-    "tests/test_wheel",
-    "tests/test_setup",
+    "tests/test_",
     "tests/training/",
     "tests/families/",
     "tests/diffusion/",
