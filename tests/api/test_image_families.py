@@ -30,11 +30,8 @@ STEPS = 3
 SIDE = 64
 
 
-def settings_of(path: Path, **server: object) -> Settings:
-    return Settings(
-        model=ModelSettings(source=str(path), device="cpu", name="drawing"),
-        server=ServerSettings.model_validate(server),
-    )
+def settings_of(path: Path) -> Settings:
+    return Settings(model=ModelSettings(source=str(path), device="cpu", name="drawing"))
 
 
 @on_a_loop
@@ -93,18 +90,6 @@ def test_an_image_is_edited_over_http(drawing_checkpoint: Callable[..., Path]) -
         refused = httpx.post(f"{server.base_url}/v1/images/generations", json={"prompt": "a cat"})
         assert refused.status_code == 400
         assert "/v1/images/edits" in refused.text
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_stages_in_several_processes_draw_the_same(drawing_checkpoint: Callable[..., Path]) -> None:
-    path = drawing_checkpoint("qwen_image")
-    parameters = DiffusionParameters(num_inference_steps=STEPS)
-    request = ImageRequest("a cat", 5, width=SIDE, height=SIDE, parameters=parameters)
-    expected = drawn_by_the_pipeline(path, request)
-    apart = "{fabric: process, stages: {vae: {environment: {APART: '1'}}}}"
-    with start_server(settings_of(path, fabric="process", placement=(apart,))) as server:
-        answer = posted(server, "generations", size=f"{SIDE}x{SIDE}").json()
-        assert np.array_equal(pixels_of(answer["data"][0]), expected)
 
 
 WAIT_S = 300
