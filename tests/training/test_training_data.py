@@ -75,6 +75,15 @@ def test_lists_of_words_are_not_held_out(tmp_path: Path) -> None:
     assert not any(lists[400:])
 
 
+def test_texts_of_a_word_or_two_are_learned(tmp_path: Path) -> None:
+    write_texts(tmp_path, 400, seed=0)
+    train, held_out = read_texts(tmp_path)
+    short = [text for text in train if len(text.split()) < 3]
+    assert len(short) > 5
+    assert any(len(text.split()) == 1 for text in short)
+    assert not any(len(text.split()) < 3 for text in held_out)
+
+
 def test_sentences_of_the_grammar_have_no_slots_left() -> None:
     sentences = list(islice(grammar_sentences(random.Random(0)), 2000))
     assert not any(set("{}") & set(text) for text in sentences)

@@ -17,7 +17,7 @@ from pathlib import Path
 from antiphon_training.prose import has_fitting_length, prose_sentences
 
 NUM_HELD_OUT = 200
-_SHARES = {"words": 0.1, "prose": 0.6}
+_SHARES = {"words": 0.1, "short": 0.05, "prose": 0.6}
 _TRIES = 20
 _SENTENCES = "patterns"
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -56,7 +56,7 @@ _LISTS = (
 def write_texts(folder: Path, num_texts: int, *, seed: int, prose: Path | None = None) -> None:
     """Write ``train.txt`` and ``held_out.txt``, a text per line; a seed gives the same files.
 
-    Lists of words are for training alone: nobody asks for them.
+    Lists of words, and texts of a few words, are for training alone.
 
     Args:
         folder: folder to be written.
@@ -66,6 +66,7 @@ def write_texts(folder: Path, num_texts: int, *, seed: int, prose: Path | None =
     """
     draw = random.Random(seed)
     lists = dict.fromkeys(islice(word_lists(draw), round(_SHARES["words"] * num_texts)))
+    lists |= dict.fromkeys(islice(short_texts(draw), round(_SHARES["short"] * num_texts)))
     sentences = list(dict.fromkeys(prose_sentences(prose))) if prose is not None else []
     draw.shuffle(sentences)
     texts = dict.fromkeys(sentences[: round(_SHARES["prose"] * num_texts)])
@@ -108,16 +109,38 @@ def grammar_sentences(draw: random.Random) -> Iterator[str]:
 
 def word_lists(draw: random.Random) -> Iterator[str]:
     """Yield lists of words of hibari's lexicon, each word once, so that all spellings occur."""
+    words = list(_lexicon())
+    draw.shuffle(words)
+    for first in range(0, len(words) - 2, 3):
+        text = draw.choice(_LISTS).format(*words[first : first + 3])
+        yield text[0].upper() + text[1:]
+
+
+def short_texts(draw: random.Random) -> Iterator[str]:
+    """Yield one to four sentences of a word or two, without end.
+
+    Without them, a model goes on after such texts with words of its own.
+    """
+    entries = _SLOT.sub("", " ".join(text for texts in _grammar().values() for text in texts))
+    common = sorted({*re.findall(r"[A-Za-z]+(?:'[a-z]+)?", entries)})
+    while True:
+        sentences = []
+        for _ in range(draw.choice((1, 1, 2, 3, 4))):
+            words = " ".join(
+                draw.choices(draw.choice((common, _lexicon())), k=draw.choice((1, 1, 2)))
+            )
+            sentences.append(f"{words[0].upper()}{words[1:]}{draw.choice('..!?')}")
+        yield " ".join(sentences)
+
+
+@cache
+def _lexicon() -> tuple[str, ...]:
     spec = find_spec("hibari")
     assert spec
     assert spec.submodule_search_locations
     assets = Path(spec.submodule_search_locations[0]) / "assets"
     lexicon = json.loads(gzip.decompress((assets / "lexicon_us_gold.json.gz").read_bytes()))
-    words = [word for word in lexicon if re.fullmatch(r"[a-z]{3,12}", word)]
-    draw.shuffle(words)
-    for first in range(0, len(words) - 2, 3):
-        text = draw.choice(_LISTS).format(*words[first : first + 3])
-        yield text[0].upper() + text[1:]
+    return tuple(word for word in lexicon if re.fullmatch(r"[a-z]{3,12}", word))
 
 
 def number_words(number: int) -> str:
