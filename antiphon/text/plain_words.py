@@ -9,7 +9,8 @@ from antiphon.text.number_words import spelled
 
 _KNOWN = frozenset(f"{ascii_letters} \n\"',-.:;?!")
 _CLOSING, _PAUSES, _STRESSED = frozenset(",.:;?!"), frozenset(",:;-"), frozenset("?!")
-_MARKS = _CLOSING | _PAUSES
+_MARKS, _ENDS, _INSIDE = _CLOSING | _PAUSES, frozenset(".?!"), frozenset("'-")
+_MIN_WORDS = 3  # of a sentence that ends with its own mark, if there is more text
 _WORDS = (
     "L",
     "N",
@@ -44,7 +45,8 @@ class PlainWords:
     """Makes a text plain that arrives in parts: a letter first, a mark last.
 
     Spaces wait for what follows; none precede a mark that ends something. A line gets a mark
-    too, if a sentence may begin after it.
+    too, if a sentence may begin after it. A comma joins a
+    sentence of a word or two with the next: such models were taught longer ones.
 
     Attributes:
         unspoken: words, signs and emoji that were left out, in order.
@@ -53,7 +55,8 @@ class PlainWords:
     def __init__(self) -> None:
         self.unspoken: list[str] = []
         self._is_run = False  # the last of `unspoken` may go on
-        self._last = self._space = ""
+        self._last = self._space = self._mark = ""
+        self._num_words = 0  # of the sentence
 
     def push(self, part: str, sent: str) -> str:
         """Return a part in plain letters and marks, possibly nothing.
@@ -68,7 +71,10 @@ class PlainWords:
             if character.isspace():
                 self._space += character if self._space.count(character) < 2 else ""
             elif self._is_kept(character):
-                plain += (self._before(character), character)
+                if character in _ENDS and 0 < self._num_words < _MIN_WORDS:
+                    self._mark += character
+                else:
+                    plain += (self._before(character), character)
                 self._last, self._space = character, ""
         return "".join(plain)
 
@@ -82,13 +88,22 @@ class PlainWords:
 
     def _before(self, character: str) -> str:
         """Return what separates a character from the last one: a mark, if a sentence may begin."""
+        mark, self._mark = self._mark, ""
+        space = " " if self._space else ""
+        is_letter, num_words = character.isalpha(), self._num_words
+        if mark or character in _ENDS:
+            self._num_words = 0
         if not self._last or character in _CLOSING:
-            return ""
-        is_begun = character.isupper() or self._space.count("\n") > 1
-        if is_begun and "\n" in self._space and self._last.isalpha():
-            return ". "
-        is_joined = self._last in _CLOSING and character.isalpha()
-        return " " if self._space or is_joined else ""
+            space = ""
+        elif (character.isupper() or self._space.count("\n") > 1) and "\n" in self._space:
+            mark = mark or ("." if self._last.isalpha() else "")
+            self._num_words = 0 if mark else num_words
+        if is_letter and self._last not in _INSIDE and (space or not self._last.isalpha()):
+            self._num_words += 1
+        if mark and is_letter:
+            return ", " if num_words < _MIN_WORDS else f"{mark} "
+        is_joined = self._last in _CLOSING and is_letter
+        return f"{mark}{space or ' ' * is_joined}"
 
     def begin_item(self, mark: str) -> None:
         """Note what may be the mark of an item: at the start of a line, it ends the one before."""
@@ -107,7 +122,7 @@ class PlainWords:
 
     def end(self) -> str:
         """Return what ends the text: a model that was taught sentences goes on without a mark."""
-        return "." if self._last.isalpha() else ""
+        return self._mark or ("." if self._last.isalpha() else "")
 
 
 @lru_cache(maxsize=4096)

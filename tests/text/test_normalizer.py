@@ -42,18 +42,19 @@ def test_what_is_not_understood_stays(text: str) -> None:
     [
         ("It\u2019s \u201cgood\u201d, na\u00efve caf\u00e9", 'It\'s "good", naive cafe.'),
         ("word\u2014word", "word, word."),
-        ("Hello.\n\n\tWorld", "Hello. World."),
+        ("Hello.\n\n\tWorld", "Hello, World."),
         ("Hello \u4e16\u754c again \U0001f600!", "Hello again!"),
         ("Das kostet 42 Stra\u00dfen", "Das kostet forty-two Strassen."),
         ("\u4f60\u597d\u3002", ""),
         ("...", ""),
         ("...so <b>it</b> is", "so it is."),
         ("\u0152uvre \u00f8re \u0126al", "Oeuvre ore Hal."),
-        ("# Title\nThe text\nis long.\n\nnext", "Title. The text is long. next."),
+        ("# Title\nThe text\nis long.\n\nnext", "Title, The text is long. next."),
         (
             "To buy:\n* milk\n* bread\n1. first\n2. last",
-            "To buy: milk. bread. one. first. two. last.",
+            "To buy: milk. bread, one, first, two, last.",
         ),
+        ("Yes. No?! Wait... I see it. Go! Go!", "Yes, No, Wait, I see it. Go, Go!"),
         ("Yes:no,well!!! So, -- well -,so :-)", "Yes: no, well! So, well, so:"),
     ],
 )
