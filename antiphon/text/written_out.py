@@ -50,9 +50,10 @@ _WORD_RULES: tuple[Rule, ...] = (
     *(addresses.read_address, dates.read_book, codes.read_keys, codes.read_named_sign),
     *(ranges.read_code_amount, dates.read_month_first, dates.read_weekday, words.read_slashed_word),
     *(words.read_optional_plural, words.read_phrase, capitals.read_outline, words.read_dotted),
-    *(words.read_initial, capitals.read_short_form, words.read_abbreviation, capitals.read_roman),
+    *(words.read_initial, measures.read_unit_word, capitals.read_short_form),
+    *(words.read_abbreviation, capitals.read_roman),
     *(capitals.read_state, codes.read_version, codes.read_to_between, formulas.read_formula),
-    *(codes.read_mixed, capitals.read_capital_letter, dates.read_era, measures.read_unit_word),
+    *(codes.read_mixed, capitals.read_capital_letter, dates.read_era),
     *(formulas.read_variable, capitals.read_short_word, capitals.read_spelled),
 )
 _RULES: Mapping[str, tuple[Rule, ...]] = {
