@@ -217,7 +217,7 @@ def read_short_form(tokens: TokenizedText, place: int) -> Reading | None:
 def read_spelled(tokens: TokenizedText, place: int) -> Reading | None:
     """Read letters and words in capitals as letters, for models that know no acronyms."""
     text, stop = tokens.text(place), place + 1
-    letters = text.removesuffix("s") if text[:-1].isupper() else text
+    letters = text.removesuffix("s") if text[:-1].isupper() and text[2:] else text
     is_listed = "," in (tokens.kind(stop), tokens.kind(place - 2))
     is_single = len(text) == 1 and text.isascii() and text not in "aAI"
     is_spelled = (

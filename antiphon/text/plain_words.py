@@ -42,7 +42,7 @@ def with_letter_names(words: str) -> str:
 
 
 class PlainWords:
-    """Makes a text plain that arrives in parts: a letter first, a mark last.
+    """Makes a text plain that arrives in parts: a letter or a quote first, a mark last.
 
     Spaces wait for what follows; none precede a mark that ends something. A line gets a mark
     too, if a sentence may begin after it. A comma joins a
@@ -70,6 +70,8 @@ class PlainWords:
         for character in "".join(map(_plain, part)):
             if character.isspace():
                 self._space += character if self._space.count(character) < 2 else ""
+            elif character == '"' and not self._last:
+                self._mark = character
             elif self._is_kept(character):
                 if character in _ENDS and 0 < self._num_words < _MIN_WORDS:
                     self._mark += character
@@ -89,11 +91,14 @@ class PlainWords:
     def _before(self, character: str) -> str:
         """Return what separates a character from the last one: a mark, if a sentence may begin."""
         mark, self._mark = self._mark, ""
+        if not self._last:
+            self._num_words = 1
+            return mark
         space = " " if self._space else ""
         is_letter, num_words = character.isalpha(), self._num_words
         if mark or character in _ENDS:
             self._num_words = 0
-        if not self._last or character in _CLOSING:
+        if character in _CLOSING:
             space = ""
         elif (character.isupper() or self._space.count("\n") > 1) and "\n" in self._space:
             mark = mark or ("." if self._last.isalpha() else "")
@@ -122,7 +127,7 @@ class PlainWords:
 
     def end(self) -> str:
         """Return what ends the text: a model that was taught sentences goes on without a mark."""
-        return self._mark or ("." if self._last.isalpha() else "")
+        return ("." if self._last.isalpha() else self._mark) if self._last else ""
 
 
 @lru_cache(maxsize=4096)

@@ -76,6 +76,8 @@ def test_models_of_words_alone_get_plain_letters(text: str, read: str) -> None:
         ("CPUs of the FBI, CIA and NATO", "see pee yous of the eff bee I, see I eigh and NATO."),
         ("I do NOT like it's x-ray", "I do NOT like it's ex-ray."),
         ("READ THE MAP NOW", "read the MAP now."),
+        ('As usual, Us is "Is it?"', 'As usual, Us is "Is it?"'),
+        ('"As if," he said.', '"As if," he said.'),
     ],
 )
 def test_letters_are_written_as_they_are_spoken_for_models_of_words_alone(
@@ -109,7 +111,7 @@ def test_what_models_of_words_alone_leave_out_is_listed(text: str, unspoken: lis
 @given(st.text(max_size=40))
 def test_no_text_is_beyond_a_model_of_words_alone(text: str) -> None:
     written = Normalizer(words_only=True).push(text, is_last=True)
-    assert re.fullmatch(r"([A-Za-z][A-Za-z \"',\-.:;?!]*)?", written)
+    assert re.fullmatch(r"(\"?[A-Za-z][A-Za-z \"',\-.:;?!]*)?", written)
     assert "  " not in written
 
 
