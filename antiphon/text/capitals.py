@@ -217,7 +217,8 @@ def read_short_form(tokens: TokenizedText, place: int) -> Reading | None:
 def read_spelled(tokens: TokenizedText, place: int) -> Reading | None:
     """Read letters and words in capitals as letters, for models that know no acronyms."""
     text, stop = tokens.text(place), place + 1
-    letters = text.removesuffix("s") if text[:-1].isupper() and text[2:] else text
+    tail = "'s" if text.endswith("'s") else "s" if text[:-1].isupper() and text[2:] else ""
+    letters = text.removesuffix(tail)
     is_listed = "," in (tokens.kind(stop), tokens.kind(place - 2))
     is_single = len(text) == 1 and text.isascii() and text not in "aAI"
     is_spelled = (
@@ -230,7 +231,7 @@ def read_spelled(tokens: TokenizedText, place: int) -> Reading | None:
     is_inside = "'" in (tokens.kind(place - 1), tokens.kind(stop))
     if not tokens.spells or is_inside or not (is_single or is_spelled):
         return None
-    return ((stop, f"{' '.join(letters.upper())}{text[len(letters) :]}"),)
+    return ((stop, f"{' '.join(letters.upper())}{tail}"),)
 
 
 def _is_shouted(tokens: TokenizedText, place: int) -> bool:

@@ -32,7 +32,7 @@ _LETTERS = dict(
     L="el", M="em", N="en", O="oh", P="pee", Q="cue", R="are", S="ess", T="tea", U="you", V="vee",
     W="double you", X="ex", Y="why", Z="zee",
 )  # fmt: skip
-_LETTER = re.compile(r"(?<!')\b([AB-HJ-Zb-hj-z])(s?)\b(?!')")
+_LETTER = re.compile(r"(?<!')\b([AB-HJ-Zb-hj-z])(s?)\b(?!'(?!s\b))")
 _LATIN = re.compile(r"LATIN (SMALL|CAPITAL) (?:LETTER|LIGATURE) ([A-Z]{1,2})(?: WITH .+)?")
 
 

@@ -73,6 +73,7 @@ def test_models_of_words_alone_get_plain_letters(text: str, read: str) -> None:
     [
         ("The BBC, U.S.A. and HTML", "The bee bee see, you ess eigh and aitch tea em el."),
         ("Plan B: a 5 MP TV", "Plan bee: a five em pee tea vee."),
+        ("The EU's MAP", "The ee you's MAP."),
         ("CPUs of the FBI, CIA and NATO", "see pee yous of the eff bee I, see I eigh and NATO."),
         ("I do NOT like it's x-ray", "I do NOT like it's ex-ray."),
         ("READ THE MAP NOW", "read the MAP now."),
