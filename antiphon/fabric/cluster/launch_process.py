@@ -64,11 +64,17 @@ class _Kept:
     key: "_ProcessKey"
     process: StageChild
     incarnation: str = ""
-    connection: StageConnection | None = None
     replica: Replica | None = None
     failure: str | None = None
     keeping: "asyncio.Task[None] | None" = None
     retry: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def connection(self) -> StageConnection | None:
+        """Connection to the process of the replica; ``None``: it has ended, or loads."""
+        current, replica = self.process.current, self.replica
+        is_its = current is not None and replica is not None and current.address == replica.address
+        return current if is_its else None
 
     def beat(self) -> Heartbeat:
         status = StageStatus()
@@ -167,7 +173,7 @@ class ProcessLauncher:
             kept.failure, kept.replica = None, None
             self._record(kept.beat())
             try:
-                connection = kept.connection = await kept.process.connection()
+                connection = await kept.process.connection()
                 stage = await connection.host(kept.hosting.specs, kept.context)
             except AntiphonError as error:
                 kept.retry.clear()

@@ -77,6 +77,7 @@ class StageChild(RestartedChild):
 
     Attributes:
         num_users: number of users; kept by its owner.
+        current: last connection to the process that runs; ``None``: none runs.
     """
 
     def __init__(self, name: str, launch: Launch, token: str, stall_s: float) -> None:
@@ -92,7 +93,7 @@ class StageChild(RestartedChild):
         self._token = token
         self._stall_s = stall_s
         self._turn = asyncio.Lock()
-        self._connection: StageConnection | None = None
+        self.current: StageConnection | None = None
 
     async def connection(self) -> StageConnection:
         """Return a connection; start the process if it does not run.
@@ -102,32 +103,51 @@ class StageChild(RestartedChild):
             ReplicaLostError: it does not answer.
         """
         async with self._turn:
-            if self._connection is not None and self._connection.lost is None:
-                return self._connection
+            if self.current is not None and self.current.lost is None:
+                return self.current
             await self.end(0.0)
             child = await self.start(self._launch)
-            self._connection = await StageConnection.connect(await child.reported(), self._token)
+            self.current = await StageConnection.connect(await child.reported(), self._token)
             logger.info("%s runs (pid %d)", self.name, child.pid)
-            return self._connection
+            return self.current
 
     async def broken(self, connection: StageConnection, stage: str) -> str:
         """Wait until the process has ended, or a stage has failed or hangs; return the cause."""
-        while connection.lost is None:
-            if (fault := connection.status(stage).fault(self._stall_s)) is not None:
-                await self.end(0.0)
-                return fault
+        watched: StageConnection | None = connection
+        while watched is not None:
+            while watched.lost is None:
+                if (fault := watched.status(stage).fault(self._stall_s)) is not None:
+                    await self.end(0.0)
+                    return fault
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_S):
+                        await watched.closed.wait()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
-                    await connection.closed.wait()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_S):
-                if self.child is not None:
-                    return f"its process has ended {await self.child.ended()}"
+                    if self.child is not None:
+                        return f"its process has ended {await self.child.ended()}"
+            watched = await self._reconnected(watched)
         return "the connection to its process was lost"
+
+    async def _reconnected(self, lost: StageConnection) -> StageConnection | None:
+        """Return a new connection to the same process; ``None``: it has ended, or is ended here.
+
+        A process closes the connection of a parent that stood still, and serves on.
+        """
+        async with self._turn:
+            if self.current is None or self.current.address != lost.address:
+                return None
+            if self.current.lost is not None:
+                try:
+                    async with asyncio.timeout(_ANSWER_S):
+                        self.current = await StageConnection.connect(lost.address, self._token)
+                except (TimeoutError, ReplicaLostError):
+                    await self.end(0.0)
+            return self.current
 
     async def check(self) -> None:
         """End the process if it does not answer."""
-        connection = self._connection
+        connection = self.current
         if connection is None or connection.lost is not None:
             return
         try:
@@ -144,7 +164,7 @@ class StageChild(RestartedChild):
             await self.end(STOP_S)
 
     async def end(self, grace_s: float) -> None:
-        connection, self._connection = self._connection, None
+        connection, self.current = self.current, None
         await self.stop(grace_s)
         if connection is not None:
             connection.close()

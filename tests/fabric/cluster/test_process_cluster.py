@@ -17,6 +17,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
 from antiphon.fabric.base import Placement
+from antiphon.fabric.cluster import restarted_process
 from antiphon.fabric.cluster.base import Replica
 from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.cluster.launch_process import LIMITS, ProcessClusterOptions, ProcessController
@@ -123,6 +124,24 @@ async def shared(
 async def until_no_process(cluster: ClusterClient) -> None:
     while await cluster.controller.processes():
         await asyncio.sleep(0.02)
+
+
+async def test_a_process_that_has_cut_its_parent_off_is_watched_again_and_serves_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restarted_process, "_LOOK_S", 0.05)
+    async with started() as (cluster, _):
+        stage = await cluster.host(pipeline(), CONTEXT, Placement())
+        found = await replicas(cluster, stage, 1)
+        states = await cluster.controller.processes()
+        [child] = cluster.controller._launcher._processes.values()  # type: ignore[attr-defined]
+        lost = child.current
+        lost.close()  # as at the other side, when this process stood still
+        await until(lambda: child.current is not lost)
+        assert child.current.lost is None
+        assert await replicas(cluster, stage, 1) == found
+        assert await cluster.controller.processes() == states, "it was not started again"
+        assert await spoken(found[0])
 
 
 async def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
