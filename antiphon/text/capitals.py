@@ -217,7 +217,8 @@ def read_short_form(tokens: TokenizedText, place: int) -> Reading | None:
 def read_spelled(tokens: TokenizedText, place: int) -> Reading | None:
     """Read letters and words in capitals as letters, for models that know no acronyms."""
     text, stop = tokens.text(place), place + 1
-    tail = "'s" if text.endswith("'s") else "s" if text[:-1].isupper() and text[2:] else ""
+    is_plural = text[2:].endswith("s") and text[:-1].isupper()
+    tail = "'s" if text.endswith("'s") else "s" if is_plural else ""
     letters = text.removesuffix(tail)
     is_listed = "," in (tokens.kind(stop), tokens.kind(place - 2))
     is_single = len(text) == 1 and text.isascii() and text not in "aAI"
