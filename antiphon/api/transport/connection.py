@@ -246,7 +246,10 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         self._deadline = self._loop.call_later(timeout_s, self._is_late) if phase else None
 
     def _is_late(self) -> None:
-        if self._deadline_of == Phase.HEAD and not self._is_closing:
+        phase, self._deadline_of = self._deadline_of, ""
+        if self._is_feeding:  # it waits for us, not for its client
+            self._wait(phase, self._timeouts.header_timeout_s)
+        elif phase == Phase.HEAD and not self._is_closing:
             self._num_head_bytes = 0  # the client has stopped sending
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The headers took too long to arrive.")
         else:

@@ -69,29 +69,40 @@ REQUEST = b"GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 MAX_IDLE = 16
 
 
-def test_silent_connections_make_no_room_by_cutting_one_whose_request_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    limits = LimitSettings(max_idle_connections=MAX_IDLE, idle_connections_per_address=MAX_IDLE)
+@contextmanager
+def held_feeding(server: RunningServer, asking: socket.socket) -> Generator[None, None, None]:
+    """Send a request, which the server feeds to its protocol after the block."""
     run_turn, has_begun = FeedQueue._run_turn, threading.Event()
+    with pytest.MonkeyPatch.context() as held:
+        held.setattr(FeedQueue, "_run_turn", lambda self: has_begun.set())
+        asking.sendall(REQUEST)
+        assert has_begun.wait(DEADLINE_S)
+        yield
+    (queue,) = (each for each in gc.get_objects() if type(each) is FeedQueue and each._waiting)
+    server.loop.call_soon_threadsafe(run_turn, queue)
 
-    def hold(self: FeedQueue) -> None:
-        has_begun.set()
 
+def test_silent_connections_make_no_room_by_cutting_one_whose_request_waits() -> None:
+    limits = LimitSettings(max_idle_connections=MAX_IDLE, idle_connections_per_address=MAX_IDLE)
     with start_server(Settings(model=TOY.model, limits=limits)) as server, ExitStack() as stack:
-        with monkeypatch.context() as held:
-            held.setattr(FeedQueue, "_run_turn", hold)
-            asking = stack.enter_context(raw.dialled(server))
-            asking.sendall(REQUEST)
-            assert has_begun.wait(DEADLINE_S)
+        asking = stack.enter_context(raw.dialled(server))
+        with held_feeding(server, asking):
             silent = [stack.enter_context(raw.dialled(server)) for _ in range(2 * MAX_IDLE)]
             metrics = server.state.guards.metrics.registry
             name, labels = "antiphon_connections_cut_total", {"reason": "crowded"}
             wait_until(lambda: (metrics.get_sample_value(name, labels) or 0) >= MAX_IDLE)
-        (queue,) = (each for each in gc.get_objects() if type(each) is FeedQueue and each._waiting)
-        server.loop.call_soon_threadsafe(run_turn, queue)
         assert raw.head(asking).startswith(b"HTTP/1.1 200")
         assert all(raw.rest(each) == b"" for each in silent[:MAX_IDLE]), "the oldest were cut"
+
+
+def test_a_request_that_waits_for_us_is_not_late() -> None:
+    limits = LimitSettings(header_timeout_s=0.5)
+    with start_server(Settings(model=TOY.model, limits=limits)) as server, ExitStack() as stack:
+        asking = stack.enter_context(raw.dialled(server))
+        with held_feeding(server, asking):
+            silent = stack.enter_context(raw.dialled(server))
+            assert raw.head(silent).startswith(b"HTTP/1.1 408")
+        assert raw.head(asking).startswith(b"HTTP/1.1 200")
 
 
 def test_half_a_request_waits_for_its_client_and_makes_room() -> None:
