@@ -113,7 +113,7 @@ def test_a_handshake_that_fails_is_answered_and_closed(
         head, _, body = raw.rest(connection).partition(b"\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ".encode())
     assert json.loads(body)["error"]["type"] == "invalid_request_error"
-    assert server.state.guards.connections.num_open["websocket"] == 0
+    wait_until(lambda: server.state.guards.connections.num_open["websocket"] == 0)
 
 
 def test_a_request_with_very_many_headers_is_told_so(server: RunningServer) -> None:
