@@ -128,7 +128,10 @@ async def _control(settings: "Settings") -> "Controller":
     if server.ray_address is None:
         found = await connected_to_servers()
         if len(found) > 1:
-            raise SettingsError(f"{len(found)} servers of this host run stages: stop the others.")
+            raise SettingsError(
+                f"{len(found)} servers of this host run stages. Stop the others, or start each with"
+                " a TMPDIR of its own, and set that of the server that is meant here too."
+            )
         if found:
             return found[0]
     _check_installed()
