@@ -172,4 +172,4 @@ def test_the_first_chunk_is_as_long_as_was_asked_for(start: Start) -> None:
     first = [{**events(each.text)[0], "type": "speech.audio.delta"} for each in (plain, asked)]
     num_plain, num_asked = (len(audio_of([each])) // BYTES_PER_FRAME for each in first)
     assert num_asked == 3
-    assert num_plain in (1, 4)  # 1, unless this machine is too slow for that to be gapless
+    assert 1 <= num_plain <= 4, "1, unless this machine is too slow for that to be gapless"
