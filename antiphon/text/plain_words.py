@@ -11,14 +11,8 @@ _KNOWN = frozenset(f"{ascii_letters} \n\"',-.:;?!")
 _CLOSING, _PAUSES, _STRESSED = frozenset(",.:;?!"), frozenset(",:;-"), frozenset("?!")
 _MARKS, _ENDS, _INSIDE = _CLOSING | _PAUSES, frozenset(".?!"), frozenset("'-")
 _MIN_WORDS = 3  # of a sentence that ends with its own mark, if there is more text
-_WORDS = (
-    "L",
-    "N",
-    "Sc",
-    "Sm",
-    "So",
-)  # categories of what counts as left out, and of what may follow it
-_JOINED = (*_WORDS, "M", "Cf", "Sk")
+_WORDS = ("L", "N", "Sc", "Sm", "So")  # categories of what counts as left out
+_JOINED = (*_WORDS, "M", "Cf", "Sk")  # and of what may follow it
 _MAX_RUN, _MAX_ITEM_DIGITS = 50, 3
 _KNOWN_AS = {
     **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
@@ -44,9 +38,9 @@ def with_letter_names(words: str) -> str:
 class PlainWords:
     """Makes a text plain that arrives in parts: a letter or a quote first, a mark last.
 
-    Spaces wait for what follows; none precede a mark that ends something. A line gets a mark
-    too, if a sentence may begin after it. A comma joins a
-    sentence of a word or two with the next: such models were taught longer ones.
+    A space is written with the letter after it, and none before a mark that closes. A line gets a
+    mark if a sentence may begin after it. A sentence of one or two words is joined with the next by
+    a comma: such models were taught longer ones.
 
     Attributes:
         unspoken: words, signs and emoji that were left out, in order.

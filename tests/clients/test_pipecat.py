@@ -40,17 +40,21 @@ async def spoken(server: RunningServer, voice: str) -> tuple[bytes, list[Any]]:
     return b"".join(audio), list(up)
 
 
+def assert_all_is_heard(pcm: bytes, server: RunningServer, margin_s: float) -> None:
+    samples = np.frombuffer(pcm, "<i2")
+    frames_per_letter, samples_per_frame = 2, 960
+    assert len(samples) == pytest.approx(
+        len(TEXT) * frames_per_letter * samples_per_frame, abs=24000 * margin_s
+    )
+    assert np.abs(samples).max() > 1000
+    assert server.num_open == 0
+
+
 @pytest.mark.parametrize("voice", ["alloy", "marin"])
 def test_it_hears_all_of_it(server: RunningServer, voice: str) -> None:
     pcm, errors = spoken(server, voice)
     assert not errors
-    samples = np.frombuffer(pcm, "<i2")
-    frames_per_letter, samples_per_frame = 2, 960
-    assert len(samples) == pytest.approx(
-        len(TEXT) * frames_per_letter * samples_per_frame, abs=24000 * 0.05
-    )
-    assert np.abs(samples).max() > 1000
-    assert server.num_open == 0
+    assert_all_is_heard(pcm, server, 0.05)
 
 
 ASKED = "Hello there, my friend."
@@ -154,13 +158,7 @@ async def test_it_hears_all_of_a_stream(
     audio = [each.audio for each in down if isinstance(each, frames.TTSAudioRawFrame)]
     pcm, errors = b"".join(audio), list(up)
     assert not errors
-    samples = np.frombuffer(pcm, "<i2")
-    frames_per_letter, samples_per_frame = 2, 960
-    assert len(samples) == pytest.approx(
-        len(TEXT) * frames_per_letter * samples_per_frame, abs=24000 * 0.3
-    )
-    assert np.abs(samples).max() > 1000
-    assert server.num_open == 0
+    assert_all_is_heard(pcm, server, 0.3)
 
 
 async def test_it_knows_when_words_are_spoken(hibari: RunningServer) -> None:

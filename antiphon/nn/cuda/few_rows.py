@@ -103,13 +103,13 @@ class FewRowsTile:
 def few_rows_tile(
     shape: ProductShape, num_rows: int, weight: Tensor, *, is_normed: bool, is_added: bool
 ) -> FewRowsTile | None:
-    """Return the program of a product of bfloat16 numbers, ``None`` if there is none.
+    """Return the program of a product of bfloat16 numbers; ``None``: there is none, or no fusion.
 
     Args:
         is_normed: whether the inputs are divided by their norm.
         is_added: whether the result is added to states and prepared for the next norm.
     """
-    if num_rows > _MAX_ROWS:
+    if num_rows > _MAX_ROWS or is_normed == is_added:
         return None
     config = _CONFIGS.get((shape.num_outputs, shape.num_inputs, shape.num_halves))
     if config is None or weight.dtype != torch.bfloat16 or not runs_on(weight.device, 1):
