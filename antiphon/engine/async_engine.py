@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ _Command: TypeAlias = Callable[[], object] | None
 """Runs in the engine's thread; ``None`` stops the engine."""
 
 _IDLE_S = 0.5  # time without work before integrity is checked
+_HAND_OVER_S = 50e-6  # in which an event loop takes the interpreter, to send first audio
 
 
 class AsyncEngine(ThreadedEngine):
@@ -47,6 +49,7 @@ class AsyncEngine(ThreadedEngine):
         self._awaits_reads = False
         self._outboxes: dict[str, Outbox[EngineEvent]] = {}
         self._pending: list[tuple[Outbox[EngineEvent], EngineEvent | AntiphonError]] = []
+        self._has_unheard = False  # whether the latest request has had no event
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._has_stopped = False  # the thread has seen that, and waits for no command any more
         self._waiter = StepWaiter(self._note_end, f"{name}-waiter")
@@ -194,6 +197,10 @@ class AsyncEngine(ThreadedEngine):
             for request_id, event in events:
                 self._emit(request_id, event)
             self._flush()
+            if events and self._has_unheard:
+                self._has_unheard = False
+                if len(self._outboxes) == 1:  # beside others, the device could run dry
+                    time.sleep(_HAND_OVER_S)
             self._publish_stats()
 
     def _take_commands(self) -> bool:
@@ -234,7 +241,7 @@ class AsyncEngine(ThreadedEngine):
 
     def _add(self, request: EngineRequest, outbox: Outbox[EngineEvent]) -> None:
         self._flush()  # events of an earlier request of this id, which may be aborted by now
-        self._outboxes[request.id] = outbox
+        self._outboxes[request.id], self._has_unheard = outbox, True
         if self.failure:
             self._emit(request.id, Ended("error"))
             return

@@ -277,3 +277,22 @@ def test_a_step_makes_one_call_into_an_event_loop() -> None:
 
     with asyncio.Runner(loop_factory=Loop) as asyncio_runner:
         asyncio_runner.run(main())
+
+
+async def test_a_lone_stream_s_first_event_has_the_interpreter_before_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[tuple[int, int]] = []
+    runner = CountingRunner()
+    engine = AsyncEngine(runner)
+
+    def sleep(_: float) -> None:
+        pauses.append((len(engine._outboxes), runner.num_frames_made))
+
+    monkeypatch.setattr("antiphon.engine.async_engine.time.sleep", sleep)
+    await collect(engine, "first", 20)
+    await collect(engine, "second", 20)
+    (first, made), (second, made_then) = pauses
+    assert first == second == 1
+    assert made < 20 <= made_then < 40, "once each, and not at the end"
+    await engine.close()
