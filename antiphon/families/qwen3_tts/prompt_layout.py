@@ -148,6 +148,7 @@ def lay_out(
 Codes: TypeAlias = NDArray[np.int64]
 
 _KEY_BYTES = 8
+_MASK = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,30 +171,32 @@ def position_keys(config: Qwen3TTSConfig, prompt: Qwen3TTSPrompt) -> tuple[int, 
 
     Keys are equal if and only if the model's input at their positions is equal.
     """
-    num_known = prompt.num_prefilled
+    num_known, num_prefix = prompt.num_prefilled, len(prompt.prefix)
     if prompt.is_open:
-        num_known = len(prompt.prefix) + min(len(prompt.text), prompt.num_reference_frames)
-    no_frames = np.empty((0, config.talker.num_groups), np.int64)
-    columns = Qwen3TTSRequest.of(prompt, no_frames, row=0).columns(config, 0, num_known)
-    other = np.zeros(num_known, np.uint64)  # input beside ids
-    if prompt.speaker is not None:
-        other[columns.codec == SPEAKER] = _digest(prompt.speaker.astype(np.float32))
-    digests = [_digest(frame) for frame in columns.frames]
-    other[columns.codec == FRAME] = np.array(digests, np.uint64)
-    keys = _mixed(_mixed(columns.text.view(np.uint64)) ^ columns.codec.view(np.uint64))
-    return tuple(_mixed(keys ^ other).tolist())
+        num_known = num_prefix + min(len(prompt.text), prompt.num_reference_frames)
+    speaker = 0 if prompt.speaker is None else _digest(prompt.speaker.astype(np.float32))
+    # Plain integers: most prompts have a few dozen columns, for which arrays take longer.
+    keys = [
+        _key(text, codec) ^ (speaker if codec == SPEAKER else 0) for text, codec in prompt.prefix
+    ]
+    if num_known > num_prefix:
+        no_frames = np.empty((0, config.talker.num_groups), np.int64)
+        request = Qwen3TTSRequest.of(prompt, no_frames, row=0)
+        lead = request.columns(config, num_prefix, num_known)
+        digests = (0, *map(_digest, lead.frames))  # begin-of-speech is first
+        columns = zip(lead.text.tolist(), lead.codec.tolist(), digests, strict=True)
+        keys += [_key(text, codec) ^ digest for text, codec, digest in columns]
+    return tuple(keys)
+
+
+def _key(text: int, codec: int) -> int:
+    """Return a number for a column's ids; no other column has it."""
+    return (text & _MASK) << 32 | (codec & _MASK)
 
 
 def _digest(array: NDArray[np.generic]) -> int:
     digest = blake2b(np.ascontiguousarray(array).tobytes(), digest_size=_KEY_BYTES)
     return int.from_bytes(digest.digest(), "little")
-
-
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble 64-bit words; a bijection."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 @dataclass(slots=True, eq=False)
