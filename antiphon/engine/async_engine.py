@@ -24,7 +24,7 @@ _Command: TypeAlias = Callable[[], object] | None
 """Runs in the engine's thread; ``None`` stops the engine."""
 
 _IDLE_S = 0.5  # time without work before integrity is checked
-_HAND_OVER_S = 50e-6  # in which an event loop takes the interpreter, to send first audio
+_HAND_OVER_S = 500e-6  # without the interpreter: turns of an event loop until first audio is sent
 
 
 class AsyncEngine(ThreadedEngine):
