@@ -49,9 +49,15 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_prepared(request: Request) -> Response:
-            return await handle(await self.prepared(request))
+            prepared = await self.prepared(request)
+            response = await self.answered(prepared)
+            return await handle(prepared) if response is None else response
 
         return handle_prepared
+
+    async def answered(self, request: Request) -> Response | None:
+        """Answer a prepared request without the framework; ``None``: it is left to that."""
+        return None
 
     async def prepared(self, request: Request) -> Request:
         """Return a request from which the framework reads the body."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header
+from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.api.bodies import FormRoute
@@ -23,7 +24,7 @@ from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.api.options import FamilyOptions, ignored_headers
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
-from antiphon.api.state import Server, SpeechId
+from antiphon.api.state import Server, SpeechId, caller, new_speech_id, server_state
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.voice_tags import open_tagged
 from antiphon.api.word_timestamps import WordTimestampCollector
@@ -31,7 +32,23 @@ from antiphon.contracts.types import Ended
 from antiphon.formats import AudioFormat
 from antiphon.telemetry.tracing import until_first
 
-router = APIRouter(tags=["speech"], route_class=FormRoute)
+
+class SpeechRoute(FormRoute):
+    """Answers valid bodies without the framework's dependencies, which take longer than ours."""
+
+    async def answered(self, request: Request) -> Response | None:
+        headers = request.headers
+        if headers.get("content-type") != "application/json":
+            return None
+        try:
+            body = SpeechBody.model_validate(await request.json())
+        except (ValueError, RecursionError):  # the framework reports what is wrong
+            return None
+        server = await server_state(request, await caller(request))
+        return await create_speech(body, server, new_speech_id(), headers.get("accept", ""))
+
+
+router = APIRouter(tags=["speech"], route_class=SpeechRoute)
 
 FINISH_REASON = "X-Finish-Reason"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
