@@ -1,19 +1,14 @@
-"""Codec contract: each frame is decoded once, state is carried, samples are exact.
+"""Codec contract: each frame is decoded once, state is carried, samples are exact."""
 
-`RowDecoder` is a base of decoders on the host, made of a function that decodes one row.
-"""
-
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.engine.runner import Done, Pending
+from antiphon.engine.runner import Pending
 
 PendingAudio: TypeAlias = Pending[Mapping[int, Samples]]
 """Chunks that are being decoded: of each slot ``[num_frames * samples_per_frame]``, or with
@@ -69,10 +64,9 @@ class StreamingDecoder(Protocol):
     def replay(self, state: Any, slot: int, frames: NDArray[Any], num_ahead: int = 0) -> None:
         """Decode frames again, ``[n, ...]``, that became audio before their row was given up.
 
-        They come after those that the row is primed with, in one call or in several. What is
-        decoded next is what it would have been in the row that was given up, to the last bit. Work
-        is put on the current stream. The last ``num_ahead`` frames are look-ahead, of which there
-        is less only at the end.
+        They come after those that the row is primed with, in one call or in several. Later audio is
+        identical to that of the row that was given up. Work is put on the current stream. The last
+        ``num_ahead`` frames are look-ahead, of which there is less only at the end.
         """
 
     def launch(self, chunks: Sequence[CodecChunk], frame_store: Any, state: Any) -> PendingAudio:
@@ -99,32 +93,29 @@ class BatchPriming(StreamingDecoder, Protocol):
 
 
 @runtime_checkable
-class BoundedDecoder(StreamingDecoder, Protocol):
-    """A decoder whose streams take so much memory that its device has room for a few only."""
+class BatchDecoder(StreamingDecoder, Protocol):
+    """A decoder of batches of chunks, whose device has room for the states of few streams.
 
-    @property
-    def max_slots(self) -> int:
-        """Slots that it can be opened with."""
+    Attributes:
+        batch_chunks: chunks of a full batch; see `CodecShape`.
+        max_slots: slots that it can be opened with.
+    """
+
+    batch_chunks: int
+    max_slots: int
 
 
 @runtime_checkable
 class ElasticDecoder(StreamingDecoder, Protocol):
     """A decoder whose audio comes later than its frames, or of some frames not at all.
 
-    A chunk becomes what is certain by then, of any length, none too. So a decoder keeps how far it
-    looks ahead to itself, where that is no fixed number of frames: text between frames of audio,
-    for example. How short its first sound is does not matter: the engine holds it back until the
-    next can follow without a gap. What is left at the end comes with chunks past
-    ``CodecChunk.end``, as large as others, so that no step takes longer than usual. Its
-    ``samples_per_frame`` are those of a frame of audio.
+    A chunk becomes the audio that is certain by then, of any length, so that look-ahead need not be
+    a fixed number of frames. The engine holds back a short first sound until the next one can
+    follow without a gap. The rest comes with chunks of the usual sizes past ``CodecChunk.end``.
     """
 
-    @property
-    def is_elastic(self) -> Literal[True]: ...
-
-    @property
-    def late_frames(self) -> int:
-        """Frames past the end that chunks reach to, until all has become audio; 1 or more."""
+    late_frames: int
+    """Frames past the end that chunks reach to, until all has become audio; 1 or more."""
 
 
 @runtime_checkable
@@ -132,34 +123,3 @@ class PassDecoder(StreamingDecoder, Protocol):
     """A decoder with passes of a fixed size; see `CodecShape.pass_frames`."""
 
     pass_frames: int
-
-
-class RowDecoder(ABC):
-    """The calls of a `StreamingDecoder` that decode, made of `decode_row`."""
-
-    samples_per_frame: int
-    chunk_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
-    look_ahead_frames = 0
-    group_frames = 1
-
-    @abstractmethod
-    def decode_row(self, frames: NDArray[Any], state: Any, slot: int) -> Samples:
-        """Decode the next frames of one row, ``[n, ...]``; return ``[n * samples_per_frame]``."""
-
-    def on_stream(self, state: Any) -> AbstractContextManager[object]:
-        return nullcontext()
-
-    def prime(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
-        self.decode_row(frames, state, slot)
-
-    def replay(self, state: Any, slot: int, frames: NDArray[Any], num_ahead: int = 0) -> None:
-        self.decode_row(frames, state, slot)
-
-    def launch(
-        self, chunks: Sequence[CodecChunk], frame_store: NDArray[Any], state: Any
-    ) -> PendingAudio:
-        audio = {}
-        for each in chunks:
-            places = np.arange(each.start, each.start + each.num_frames) % frame_store.shape[1]
-            audio[each.slot] = self.decode_row(frame_store[each.slot, places], state, each.slot)
-        return Done(audio)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.codec.protocol import (
+    BatchDecoder,
     BatchPriming,
-    BoundedDecoder,
     ElasticDecoder,
     PassDecoder,
     PendingAudio,
@@ -55,10 +55,9 @@ class _FusedStep:
 class FusedRunner:
     """A `Runner` that decodes too: each step makes its frames, then its chunks, on one stream.
 
-    A request's slot is also its row of the codec's state. If there is a context of its voice, the
-    codec must have decoded that before all else. One row is primed so in a step, that the others do
-    not wait; unless something of a row is decoded in the step, which goes before everything. What
-    had become audio before a request came into its slot follows in parts (`CodecReplay`).
+    A request's slot is also its row of the codec's state. The context of a voice is decoded first:
+    a step primes the rows that it decodes, or else one row. What had become audio before a request
+    came into its slot follows in parts (`CodecReplay`).
     """
 
     def __init__(self, runner: FrameSource, decoder: StreamingDecoder) -> None:
@@ -87,6 +86,7 @@ class FusedRunner:
             decoder.group_frames,
             pass_frames=decoder.pass_frames if isinstance(decoder, PassDecoder) else 1,
             late_frames=late_frames,
+            batch_chunks=decoder.batch_chunks if isinstance(decoder, BatchDecoder) else 1,
         )
 
     def on_stream(self) -> AbstractContextManager[object]:
@@ -183,7 +183,7 @@ class CodecRunner(FusedRunner):
 
     def __init__(self, decoder: StreamingDecoder, num_slots: int) -> None:
         """Open the decoder with ``num_slots``, or with as many as it has room for."""
-        if isinstance(decoder, BoundedDecoder):
+        if isinstance(decoder, BatchDecoder):
             num_slots = min(num_slots, decoder.max_slots)
         super().__init__(FrameRelay(num_slots), decoder)
 

@@ -74,34 +74,26 @@ class AdmissionLimits:
 class PlaybackPolicy:
     """How slack decides the sizes of codec chunks, and which of them a step decodes.
 
-    A listener's deadline is when all of its audio will have been played; its slack is the time
+    A stream's deadline is the time at which its client runs out of audio; its slack is the time
     until then. Offline requests, and those of a runner without a codec, have no deadline.
 
-    The first chunk is as small as it can be without a gap after it. Each following one may be up to
-    ``spacing`` times as large if making it takes no more than ``1 / growth`` of the slack and
-    leaves ``margin_s``. What an elastic decoder makes of a chunk is known afterwards: chunks stay
-    small until there is sound, and the first sound is held back until it lasts until the next.
+    The first chunk is as small as it can be without a gap. Later ones may be up to ``spacing``
+    times as large if decoding takes at most ``1 / growth`` of the slack and leaves ``margin_s``.
+    First audio of an elastic decoder is held back until it covers the gap to the next.
 
-    A step decodes hardly more frames than it makes, those with the earliest deadlines first;
-    otherwise streams that began together would be decoded together from then on, and the steps
-    between would have nothing to decode. But a GPU decodes a few dozen in little more time than
-    one, so that fewer are not worth a pass more, and a step that makes none has nothing else to do.
-    Streams with less slack than ``comfort_s`` are exempt, and
-    those in danger get the frames there are, if that is less than a chunk.
-
-    Where a codec pass takes hardly longer for the frames of two steps than for those of one, every
-    other step leaves its chunks to the next, one frame more each, unless a stream waits for first
-    audio or its buffer is nearly empty.
+    A step decodes few more frames than it makes, earliest deadlines first, so that streams that
+    begin together are spread over steps. It may always decode a few dozen, which take a GPU little
+    longer than one. Streams with less slack than ``comfort_s`` are exempt, and those in danger get
+    partial chunks. See also `CausalChunks` and `BatchedChunks` of the engine.
 
     Attributes:
-        start: duration of a first chunk, in steps of the longer kind; of a first sound that is
-            followed by chunks of several frames, besides the steps that make them.
+        start: duration of a first chunk in long steps, or of a first sound that is followed by
+            chunks of several frames, besides the steps that make them.
         growth: Ratio of playback speed to decoding speed that a larger chunk must reach.
         margin_s: slack below which a stream is in danger.
         comfort_s: slack above which a stream can wait.
         spacing: Largest ratio of a chunk's size to that of the one before.
-        spread: frames that a step decodes, in proportion to those it makes; the last chunk may
-            exceed it.
+        spread: frames that a step decodes per frame that it makes; the last chunk may exceed it.
         least: Codec time that a step may always use, in times of a single frame.
         idle_s: Codec time of a step that makes no frame, in seconds.
         worth: share of the codec's time that leaving chunks to the next step must save.

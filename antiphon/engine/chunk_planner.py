@@ -13,7 +13,7 @@ from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import CodecChunk, CodecReplay, CodecShape
 from antiphon.engine.request import EngineRequest, slot_of
 
-_DEADLINE_S = attrgetter("clock.deadline_s")
+DEADLINE_S = attrgetter("clock.deadline_s")
 _REPLAY_SHARE = 0.5  # of a step, that replays may take
 _SLOW_FRAMES = 4  # of a chunk where frames take longer than they play
 _PATIENT_FRAMES = 3  # frames of slack beyond the margin with which a stream can wait for a step
@@ -27,8 +27,7 @@ class ChunkPlanner(ABC):
         self._policy = policy
         self._costs = costs
         self._sizes = codec.chunk_sizes
-        # Of the step before: whether it decoded, and the frames that it made if it left that to
-        # this one.
+        # Of the step before: whether it decoded, and its frames if it left them to this one.
         self._has_decoded, self._num_deferred_frames = False, 0
 
     @abstractmethod
@@ -42,8 +41,7 @@ class ChunkPlanner(ABC):
     def add(self, request: EngineRequest) -> None:
         """Choose the size of a first chunk: it lasts until the second one, if anything does.
 
-        A request that is resumed decodes again what its last frames' audio needs, from the last
-        whole group on whose look-ahead it has.
+        A resumed request decodes again from the last whole group whose look-ahead it has.
         """
         progress, codec = request.codec, self._codec
         progress.num_late = codec.late_frames
@@ -67,13 +65,11 @@ class ChunkPlanner(ABC):
         request.codec.received_s = now_s
 
     def replay(self, requests: Iterable[EngineRequest], max_frames: int) -> list[CodecReplay]:
-        """Plan the frames that decoders are given again in one step, before `plan`.
-
-        The request with the nearest deadline comes first.
+        """Plan the frames that decoders are given again in one step, nearest deadline first.
 
         Args:
-            max_frames: limit for all of them, so that others do not wait; but at least one group,
-                and more where the codec makes them in half of a step that leaves others their time.
+            max_frames: limit of all requests together; it is raised to one group, and to what the
+                codec decodes in half of the time that a step leaves.
         """
         largest, step_s = self._sizes[-1], self._costs.mean_step_s
         if self._costs.is_trusted:  # each of the codec's calls is for one request
@@ -82,7 +78,7 @@ class ChunkPlanner(ABC):
             max_frames = max(max_frames, num_calls * largest)
         replays: list[CodecReplay] = []
         replaying = [request for request in requests if request.codec.is_replaying]
-        for request in sorted(replaying, key=_DEADLINE_S):
+        for request in sorted(replaying, key=DEADLINE_S):
             progress = request.codec
             while progress.is_replaying and (max_frames > 0 or not replays):
                 num_left = progress.num_to_replay - progress.num_replayed
@@ -108,7 +104,7 @@ class ChunkPlanner(ABC):
             if request.codec.is_replaying:
                 continue
             is_in_danger = request.clock.deadline_s < danger_s
-            if self._num_ready(request) >= request.codec.chunk_frames:
+            if self._is_due(request):
                 due.append(request)
             elif (is_in_danger or not request.may_run) and self._partial_due_s(request) <= now_s:
                 partial.append(request)
@@ -154,7 +150,7 @@ class ChunkPlanner(ABC):
         comfortable_s = now_s + self._policy.comfort_s
         chosen: list[EngineRequest] = []
         num_chosen = 0
-        for request in sorted(due, key=_DEADLINE_S):
+        for request in sorted(due, key=DEADLINE_S):
             is_waited_for = (
                 self.is_first_audio_due(request) or request.clock.deadline_s < comfortable_s
             )
@@ -171,6 +167,10 @@ class ChunkPlanner(ABC):
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
         return max(self._sizes[0], round_down(longest, self._sizes))
 
+    def _is_due(self, request: EngineRequest) -> bool:
+        """Whether a request has the frames of its next chunk."""
+        return self._num_ready(request) >= request.codec.chunk_frames
+
     def _defers(self, due: Sequence[EngineRequest], num_frames: int, now_s: float) -> bool:
         """Whether the chunks of a step are left to the next one."""
         return False
@@ -182,10 +182,10 @@ class ChunkPlanner(ABC):
         return max(1, costs.codec_frames_within(least_s))
 
     def _partial_due_s(self, request: EngineRequest) -> float:
-        """Return when to flush a partial chunk.
+        """Return when to flush a partial chunk; ``inf``: not yet.
 
-        Frames that the stage before is still making are waited for until the client's audio is
-        about to run out; before the first audio, for ``margin_s`` after each frame.
+        Frames of the stage before are awaited until the client's audio is about to run out; before
+        the first audio, for ``margin_s`` after each frame.
         """
         least = 1 if self._is_end_planned(request) else self._sizes[0]
         if (num_ready := self._num_ready(request)) < least:
@@ -325,10 +325,9 @@ class ElasticChunks(LookAheadChunks):
         return self._audio(request, samples, num_frames)
 
     def _delivered_with(self, request: EngineRequest, chunk: CodecChunk) -> int:
-        """Return the frames whose audio is complete with a chunk.
+        """Return the frames whose audio is complete with a chunk, for requests that are resumed.
 
-        From the chunk with the last frame on none is complete until all have become audio: a
-        request that is resumed then continues exactly where it was.
+        From the chunk with the last frame on, none is complete until all have become audio.
         """
         end = chunk.start + chunk.num_frames
         if chunk.end is None or end >= chunk.end + request.codec.num_late:
@@ -343,9 +342,8 @@ class ElasticChunks(LookAheadChunks):
     def _is_too_short(self, request: EngineRequest, num_samples: int) -> bool:
         """Whether a client's first audio would end before the next, were it delivered now.
 
-        The next audio comes with a chunk, or later where some frames have none: then frames are
-        expected to bring as much as those decoded so far, the decoder's latency included. Audio of
-        a chunk of the largest size is always enough: where frames are slow, no wait would do.
+        The next audio comes with a chunk, or later if some frames have none: frames are expected to
+        bring as much as those decoded so far. Audio of a chunk of the largest size is enough.
         """
         codec, costs, progress = self._codec, self._costs, request.codec
         if not self.is_first_audio_due(request):

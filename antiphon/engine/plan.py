@@ -49,6 +49,7 @@ class CodecShape:
             chunks that end within a pass repeat it.
         late_frames: frames past the end that chunks reach to, if the audio of a frame may come with
             later chunks, or be none; see `antiphon.codec.protocol.ElasticDecoder`.
+        batch_chunks: chunks of a full batch; 1: a step decodes any number of chunks.
     """
 
     samples_per_frame: int
@@ -59,6 +60,7 @@ class CodecShape:
     has_upstream: bool = False
     pass_frames: int = 1
     late_frames: int = 0
+    batch_chunks: int = 1
 
     @property
     def frame_s(self) -> float:
@@ -98,9 +100,9 @@ class Start:
     Attributes:
         slot: slot, whose block table is empty.
         frames: frames made before it lost its slot, in order; the model continues after them.
-            Pieces of text that had arrived before follow as appends in the same plan.
-        num_frames_decoded: number of ``frames`` that have become audio already. The decoder
-            receives these by `CodecReplay`, and finds the others in the frame store.
+            Text that had arrived before follows as appends in the same plan.
+        num_frames_decoded: number of ``frames`` that are audio already. The decoder receives these
+            by `CodecReplay`, and finds the others in the frame store.
     """
 
     slot: int
@@ -133,11 +135,10 @@ class Append:
 class Prefill:
     """Compute keys and values of positions ``start`` to ``end - 1`` of a slot.
 
-    The positions before ``start`` were computed in earlier steps, or are in blocks shared with
-    another request. A prompt is split between blocks, so that the split changes no result, not even
-    by rounding. In all, ``prompt.num_positions + len(Start.frames)`` positions are computed before
-    the slot makes a frame. Frame k is made by the step whose input is at position
-    ``prompt.num_positions + k``, which that step computes itself.
+    Earlier positions were computed in earlier steps, or are in blocks shared with another request.
+    A prompt is split between blocks, so that the split changes no result, not even by rounding.
+    ``prompt.num_positions + len(Start.frames)`` positions are computed before the slot makes a
+    frame. The step that makes frame k computes position ``prompt.num_positions + k`` itself.
     """
 
     slot: int
@@ -149,9 +150,8 @@ class Prefill:
 class CodecReplay:
     """Decode frames ``start`` to ``end - 1`` of ``Start.frames`` again, and drop their audio.
 
-    The audio was delivered before the request entered this slot. Replays come before the step's
-    chunks; a slot has no chunk before all such frames are decoded. ``end`` is between groups of
-    the decoder.
+    The audio was delivered before the request entered this slot, which has no chunk before all such
+    frames are decoded. Replays come before a step's chunks. ``end`` is between groups.
     """
 
     slot: int

@@ -11,6 +11,7 @@ from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason, FrameReady, Latents
 from antiphon.engine.admission import AdmissionControl, Forecast, LengthEstimator, live_capacity
+from antiphon.engine.batched_chunks import BatchedChunks
 from antiphon.engine.chunk_planner import CausalChunks, ChunkPlanner, ElasticChunks, LookAheadChunks
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import Append, CacheShape, CodecShape, StepOutput, StepPlan
@@ -348,7 +349,9 @@ class Scheduler:
 def _chunk_planner(codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> ChunkPlanner:
     if codec.is_causal:
         return CausalChunks(codec, policy, costs)
-    return (ElasticChunks if codec.is_elastic else LookAheadChunks)(codec, policy, costs)
+    if codec.is_elastic:
+        return ElasticChunks(codec, policy, costs)
+    return (BatchedChunks if codec.batch_chunks > 1 else LookAheadChunks)(codec, policy, costs)
 
 
 def _decoded(requests: Iterable[EngineRequest]) -> list[EngineRequest]:

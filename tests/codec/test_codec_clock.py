@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import RowDecoder
+from antiphon.codec.host.row_decoder import RowDecoder
 from antiphon.codec.runners import CodecRunner
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Piece, Prompt

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +49,6 @@ class LateDecoder:
     Chunks past the end are what brings the last ones: each of their frames is worth one of audio.
     """
 
-    is_elastic: Literal[True] = True
     sample_rate_hz = 25
     samples_per_frame = RATIO
     look_ahead_frames = 0

@@ -44,9 +44,11 @@ class FlowDecoder:
     samples_per_frame = RATIO
     look_ahead_frames = LOOK_AHEAD
     group_frames = GROUP
+    max_slots = 8
 
-    def __init__(self, chunk_sizes: tuple[int, ...] = (3, 12)) -> None:
+    def __init__(self, chunk_sizes: tuple[int, ...] = (3, 12), batch_chunks: int = 1) -> None:
         self.chunk_sizes = chunk_sizes
+        self.batch_chunks = batch_chunks
         self.num_replayed = 0
         self.num_flushed = 0
 
@@ -72,6 +74,7 @@ class FlowDecoder:
         self, chunks: Sequence[CodecChunk], frame_store: NDArray[np.int64], state: list[Row]
     ) -> PendingAudio:
         audio = {}
+        assert self.batch_chunks == 1 or len(chunks) <= self.batch_chunks
         for each in chunks:
             read_to = each.start + each.num_frames + LOOK_AHEAD
             if each.end is not None:
@@ -208,11 +211,11 @@ SIZES = st.sampled_from([(3,), (3, 12), (6, 24), (9, 18, 36)])
 
 
 @settings(max_examples=25, deadline=None)
-@given(LENGTHS, SIZES, st.one_of(st.none(), st.integers(1, 40)))
+@given(LENGTHS, SIZES, st.one_of(st.none(), st.integers(1, 40)), st.integers(1, 4))
 def test_streams_in_company_are_each_the_whole(
-    lengths: list[int], sizes: tuple[int, ...], max_frames: int | None
+    lengths: list[int], sizes: tuple[int, ...], max_frames: int | None, batch_chunks: int
 ) -> None:
-    decoder = FlowDecoder(sizes)
+    decoder = FlowDecoder(sizes, batch_chunks)
     listeners = Listeners(Fused(Counter(3), decoder))
     sampling = Sampling(max_frames=max_frames)
     for seed, length in enumerate(lengths):
@@ -225,11 +228,11 @@ def test_streams_in_company_are_each_the_whole(
 
 
 @settings(max_examples=25, deadline=None)
-@given(LENGTHS, SIZES, st.lists(st.integers(0, 30), min_size=1, max_size=20))
+@given(LENGTHS, SIZES, st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(1, 4))
 def test_frames_of_another_stage_become_the_whole(
-    lengths: list[int], sizes: tuple[int, ...], pauses: list[int]
+    lengths: list[int], sizes: tuple[int, ...], pauses: list[int], batch_chunks: int
 ) -> None:
-    listeners = Listeners(Apart(FlowDecoder(sizes), 3))
+    listeners = Listeners(Apart(FlowDecoder(sizes, batch_chunks), 3))
     for seed, length in enumerate(lengths):
         listeners.add(prompt(seed, length, num_frames_allowed=0))
     for number in range(max(lengths) + 1):
@@ -249,8 +252,9 @@ def test_frames_of_another_stage_become_the_whole(
         assert listeners.heard[f"{seed}"] == whole(seed, length)
 
 
-def test_preempted_requests_go_on_exactly() -> None:
-    decoder = FlowDecoder((3, 12))
+@pytest.mark.parametrize("batch_chunks", [1, 2])
+def test_preempted_requests_go_on_exactly(batch_chunks: int) -> None:
+    decoder = FlowDecoder((3, 12), batch_chunks)
     cache = CacheShape(num_blocks=30, block_positions=4, max_positions=100)
     listeners = Listeners(Fused(Counter(4, cache), decoder))
     lengths = [80, 70, 90, 61, 5, 77]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import RowDecoder
+from antiphon.codec.host.row_decoder import RowDecoder
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 

@@ -62,6 +62,9 @@ SCENARIOS = {
         3, 8, 2.5, cache=CacheShape(5000, 16, 1024), codec=CodecShape(2, 12, (1, 4, 16))
     ),
     "look-ahead": Scenario(24, codec=CodecShape(2, 25, (2, 4, 8, 16), 3, 2)),
+    "look-ahead, batched": Scenario(
+        24, codec=CodecShape(2, 25, (2, 4, 8, 16), 3, 2, batch_chunks=4)
+    ),
     "upstream": Scenario(
         5, late_text=1.0, codec=CodecShape(2, 25, (1, 2, 4, 8), has_upstream=True)
     ),

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import RowDecoder
+from antiphon.codec.host.row_decoder import RowDecoder
 from antiphon.contracts.types import Samples
 from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder

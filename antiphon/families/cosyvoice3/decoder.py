@@ -42,7 +42,7 @@ _REST = "decoder.rest"
 
 
 class CosyVoice3Decoder:
-    """An `antiphon.codec.protocol.BoundedDecoder`; a frame is a speech token, ``[1]``.
+    """An `antiphon.codec.protocol.BatchDecoder`; a frame is a speech token, ``[1]``.
 
     On a GPU, chunks of several streams form a batch, and all passes except those over reference
     audio are CUDA graphs; the batch changes a row by rounding at most. On the CPU a batch has one
@@ -68,6 +68,7 @@ class CosyVoice3Decoder:
         if is_batched is None:
             is_batched = self._device.type == "cuda"
         self._sizes = _SIZES if is_batched else (1,)
+        self.batch_chunks = self._sizes[-1]
         self._of_flow = tf32_products if flow.rounds_products else nullcontext
         self._progress = progress
         self.max_slots = max_slots

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -130,7 +130,6 @@ class PendingGroups:
 class MiMoAudioCodec:
     """An `antiphon.codec.protocol.ElasticDecoder`; a frame is a text id and a group of codes."""
 
-    is_elastic: Literal[True] = True
     chunk_sizes = (PASS_GROUPS,)
     look_ahead_frames = 0
     group_frames = PASS_GROUPS

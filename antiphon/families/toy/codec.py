@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import RowDecoder
+from antiphon.codec.host.row_decoder import RowDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.families.toy.prompt import SAMPLE_RATE_HZ

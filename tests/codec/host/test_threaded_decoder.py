@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from antiphon.codec.host import threaded_decoder
+from antiphon.codec.host.row_decoder import RowDecoder
 from antiphon.codec.host.threaded_decoder import ThreadedDecoder
-from antiphon.codec.protocol import RowDecoder
 from antiphon.codec.runners import FusedRunner
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Samples, Sampling
