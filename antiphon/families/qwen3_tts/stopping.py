@@ -33,7 +33,7 @@ class LoopDetectors:
         """Start without rows, which are added when needed."""
         self._free: list[int] = []
         self._num_seen = np.zeros(0, np.int64)
-        self._num_distinct = np.zeros(0, np.int64)  # in the window
+        self._num_distinct = np.zeros(0, np.int64)  # in the window, once that is full
         # The latest codes, number n at n % _REMEMBERED_FRAMES, and the count of each in the window.
         self._recent = np.zeros((0, _REMEMBERED_FRAMES), np.int32)
         self._counts = np.zeros((0, num_codes), np.int8)
@@ -43,13 +43,12 @@ class LoopDetectors:
         if not self._free:
             self._grow()
         row = self._free.pop()
-        self._counts[row], self._num_seen[row], self._num_distinct[row] = 0, len(codes), 0
-        if len(codes):
-            kept = codes[-_REMEMBERED_FRAMES:]
-            numbers = np.arange(len(codes) - len(kept), len(codes))
-            self._recent[row, numbers % _REMEMBERED_FRAMES] = kept
-            np.add.at(self._counts[row], codes[-_WINDOW_FRAMES:], 1)
-            self._num_distinct[row] = np.count_nonzero(self._counts[row])
+        self._num_seen[row] = len(codes)
+        kept = codes[-_REMEMBERED_FRAMES:]
+        numbers = np.arange(len(codes) - len(kept), len(codes))
+        self._recent[row, numbers % _REMEMBERED_FRAMES] = kept
+        if len(codes) >= _WINDOW_FRAMES:
+            self._count_window(row)
         return row
 
     def close(self, row: int) -> None:
@@ -64,18 +63,36 @@ class LoopDetectors:
         """
         seen = self._num_seen[rows]
         self._recent[rows, seen % _REMEMBERED_FRAMES] = codes
-        self._count(rows, codes, 1)
-        is_full = seen >= _WINDOW_FRAMES
-        leaving = rows[is_full]
-        gone = (seen[is_full] - _WINDOW_FRAMES) % _REMEMBERED_FRAMES
-        self._count(leaving, self._recent[leaving, gone], -1)
         self._num_seen[rows] = seen + 1
+        is_stuck = seen + 1 >= _WINDOW_FRAMES
+        if is_stuck.any():  # codes of a window that is not full are not counted
+            is_stuck[is_stuck] = self._are_stuck(rows[is_stuck], codes[is_stuck], seen[is_stuck])
+        return is_stuck
+
+    def _are_stuck(
+        self, rows: NDArray[np.int64], codes: NDArray[np.int64], seen: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Move the windows on by a code; ``seen``: numbers of codes before it."""
+        is_moved = seen >= _WINDOW_FRAMES
+        for row in rows[~is_moved].tolist():
+            self._count_window(row)
+        moved = rows[is_moved]
+        self._count(moved, codes[is_moved], 1)
+        gone = (seen[is_moved] - _WINDOW_FRAMES) % _REMEMBERED_FRAMES
+        self._count(moved, self._recent[moved, gone], -1)
         num_distinct = self._num_distinct[rows]
-        is_stuck = (num_distinct <= _STUCK_MAX_DISTINCT) & (seen + 1 >= _WINDOW_FRAMES)
-        is_suspect = is_full & ~is_stuck & (num_distinct <= _LOOP_MAX_PERIOD_FRAMES)
+        is_stuck = num_distinct <= _STUCK_MAX_DISTINCT
+        is_suspect = is_moved & ~is_stuck & (num_distinct <= _LOOP_MAX_PERIOD_FRAMES)
         if is_suspect.any():
             is_stuck[is_suspect] = self._are_looping(rows[is_suspect])
         return is_stuck
+
+    def _count_window(self, row: int) -> None:
+        """Count the codes of a window that has become full."""
+        numbers = self._num_seen[row] - np.arange(1, _WINDOW_FRAMES + 1)
+        codes = self._recent[row, numbers % _REMEMBERED_FRAMES]
+        self._counts[row] = np.bincount(codes, minlength=self._counts.shape[1])
+        self._num_distinct[row] = np.count_nonzero(self._counts[row])
 
     def _count(self, rows: NDArray[np.int64], codes: NDArray[Any], change: int) -> None:
         """Add codes to the counts of the window (1), or remove them (-1)."""
