@@ -77,6 +77,9 @@ class SpeechLM(TokenModel[CosyVoice3Prompt]):
 
     def draw(self, logits: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
         slots, frames = inputs.slots, Frames.empty(len(inputs.slots), self.slots)
+        if self.uses_kernels:
+            self._draw_by_kernel(logits, inputs, frames)
+            return frames
         logits = self.hold_end(logits.float(), self._is_end, inputs)
         rows = self._table.rows(slots, sampling)
         seeds = self.slots.seeds[slots]
@@ -89,6 +92,23 @@ class SpeechLM(TokenModel[CosyVoice3Prompt]):
         others = logits.scatter(1, drawn[0][:, None], -torch.inf)
         frames.codes[:, 0], frames.scores[:, 0] = again(others, rows, drawn)
         return frames
+
+    def _draw_by_kernel(self, logits: Tensor, inputs: Inputs, frames: Frames) -> None:
+        from antiphon.nn.kernels import nucleus_draw
+
+        slots, defaults = self.slots, self._config.sampling
+        nucleus_draw.draw_nucleus(
+            logits,
+            inputs.slots,
+            inputs.frames,
+            nucleus_draw.DrawSlots(
+                self._table.parameters, slots.seeds, slots.min_frames, slots.frame_store
+            ),
+            (frames.codes[:, 0], frames.scores[:, 0]),
+            first_end=self._config.num_tokens,
+            window=defaults.window,
+            max_share=defaults.max_share,
+        )
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_end)
