@@ -21,29 +21,30 @@ VOCABULARY, FIRST_END, WINDOW, KEPT = 300, 280, 10, 64
 draw = partial(draw_nucleus, first_end=FIRST_END, window=WINDOW, max_share=0.1)
 
 
-@pytest.mark.parametrize("top_p", [1.0, 0.8, 0.3, 0.01])
-@pytest.mark.parametrize("top_k", [1, 25, VOCABULARY])
 @pytest.mark.parametrize("step", [0.0, 0.5], ids=["distinct", "many equal"])
-def test_the_same_tokens_are_drawn(top_k: int, top_p: float, step: float) -> None:
-    num_slots, heats = 7, (1.0, 0.0, 0.7, 1.0, 2.0, 1.0, 1.0)
-    slots = torch.tensor([5, 1, 0, 3, 2, 4], device=DEVICE)
-    frames = torch.tensor([3, 9, 70, 12, 0, 200], device=DEVICE)
+def test_the_same_tokens_are_drawn(step: float) -> None:
+    kinds = [(k, p) for k in (1, 25, VOCABULARY) for p in (1.0, 0.8, 0.3, 0.01)]
+    num_slots, heats = len(kinds), (1.0, 0.0, 0.7, 2.0)
+    slots = torch.arange(num_slots, device=DEVICE).flip(0)
+    frames = torch.tensor((3, 9, 70, 12, 0, 200) * 2, device=DEVICE)
     wide = 3 * random(len(slots), VOCABULARY + 20)
     wide[1:3, FIRST_END:] += 9.0  # speech is likely to end
     if step:
         wide = (wide / step).round() * step
     logits = wide[:, :VOCABULARY]
     parameters = torch.ones(num_slots, NUM_COLUMNS, device=DEVICE)
-    parameters[:, 0] = torch.tensor(heats)
-    parameters[:, 1], parameters[:, 2] = top_k, top_p
+    parameters[:, 0] = torch.tensor(heats).repeat(num_slots // len(heats))
+    parameters[:, 1:3] = torch.tensor(kinds)
+    min_frames = torch.zeros(num_slots, dtype=torch.int64, device=DEVICE)
+    min_frames[slots[1]], min_frames[slots[2]] = 10, 70
     state = DrawSlots(
         parameters,
         torch.arange(2 * num_slots, device=DEVICE).view(num_slots, 2),
-        torch.tensor([71, 10, 0, 0, 5, 0, 0], device=DEVICE),
+        min_frames,
         torch.randint(FIRST_END, (num_slots, KEPT, 1), device=DEVICE),
     )
     likeliest = logits.argmax(dim=1)
-    for row in (0, 3, 5):  # was drawn lately
+    for row in (0, 3, 5, 6, 9):  # was drawn lately
         state.frame_store[slots[row], (frames[row] - 2) % KEPT] = likeliest[row]
     codes = torch.empty(len(slots), 2, dtype=torch.int64, device=DEVICE)
     scores = torch.empty(len(slots), 1, device=DEVICE)
