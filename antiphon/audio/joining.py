@@ -4,6 +4,8 @@ A segment that others stand beside begins and ends at zero: 5 ms are faded in af
 out before the next. What is alone leaves as it came, sample for sample.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from antiphon.audio.wav import silence
@@ -23,15 +25,20 @@ def num_quiet_after(samples: Samples, num_before: int) -> int:
     return len(samples) - 1 - int(audible[-1]) if len(audible) else num_before + len(samples)
 
 
+@lru_cache
+def _fade_in(sample_rate_hz: int) -> Samples:
+    num_samples = sample_rate_hz * _FADE_MS // 1000
+    ramp = (np.arange(num_samples) + 0.5) / num_samples
+    return (0.5 - 0.5 * np.cos(np.pi * ramp)).astype(np.float32)
+
+
 class Joiner:
     """Takes segments piece by piece; the result is the same however they were cut."""
 
     def __init__(self, sample_rate_hz: int, channels: int = 1) -> None:
         self._channels = channels
         self._sample_rate_hz = sample_rate_hz
-        num_fade_samples = sample_rate_hz * _FADE_MS // 1000
-        ramp = (np.arange(num_fade_samples) + 0.5) / num_fade_samples
-        self._fade_in: Samples = (0.5 - 0.5 * np.cos(np.pi * ramp)).astype(np.float32)
+        self._fade_in = _fade_in(sample_rate_hz)
         if channels > 1:
             self._fade_in = self._fade_in[:, np.newaxis]
         self._held = silence(0, channels)

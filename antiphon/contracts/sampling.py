@@ -5,7 +5,7 @@ tables derive from the declarations.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -126,7 +126,8 @@ class Overrides:
 
     def with_defaults(self, defaults: Self) -> Self:
         """Return these parameters, and ``defaults`` where they are ``None``."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        given = {name: value for name, value in pairs if value is not None}
         return replace(defaults, **given)
 
 

@@ -8,7 +8,7 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.api.middleware.json_limits import JsonMeter
+from antiphon.api.middleware.json_limits import MAX_VALUES, JsonMeter
 from antiphon.api.middleware.keys import KeyRing, caller_of
 from antiphon.api.middleware.memory_budget import LEASE, Lease, MemoryBudget, use_lease
 from antiphon.errors import RequestTooLargeError, SlowRequestError
@@ -84,7 +84,8 @@ class _Body:
         self._check_size(self._num_bytes)
         num_copied = (COPIES_OF_BODY - 1) * self._num_bytes if self._is_complete else 0
         self._lease.reserve(len(piece) + num_copied)
-        if self._meter is not None:
+        is_small = self._is_complete and self._num_bytes <= MAX_VALUES
+        if self._meter is not None and not is_small:  # each byte may be a value
             self._meter.feed(piece)
 
     def _check_size(self, num_bytes: int) -> None:

@@ -45,8 +45,7 @@ class LoopDetectors:
         row = self._free.pop()
         self._num_seen[row] = len(codes)
         kept = codes[-_REMEMBERED_FRAMES:]
-        numbers = np.arange(len(codes) - len(kept), len(codes))
-        self._recent[row, numbers % _REMEMBERED_FRAMES] = kept
+        self._recent[row, np.arange(len(codes) - len(kept), len(codes)) % _REMEMBERED_FRAMES] = kept
         if len(codes) >= _WINDOW_FRAMES:
             self._count_window(row)
         return row

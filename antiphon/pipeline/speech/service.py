@@ -258,11 +258,12 @@ class Speech(ModelDirectory[SpeechModel]):
             sampling = replace(sampling, temperature=0.0)
         seed = new_seed() if request.seed is None else request.seed
         language = resolve_language(request.language, model.capabilities.languages)
-        request = replace(request, sampling=sampling, seed=seed, language=language)
+        given: dict[str, Any] = {"sampling": sampling, "seed": seed, "language": language}
         if request.loudness_lufs is None:
-            request = replace(request, loudness_lufs=self.settings.loudness_lufs)
+            given["loudness_lufs"] = self.settings.loudness_lufs
         if request.sentence_pause_ms is None:
-            request = replace(request, sentence_pause_ms=self.settings.sentence_pause_ms)
+            given["sentence_pause_ms"] = self.settings.sentence_pause_ms
+        request = replace(request, **given)
 
         async def resolve() -> tuple[SpeechRequest, Voice]:
             if load is None:

@@ -233,8 +233,9 @@ class TextSynthesis(Synthesis):
             self._may_prefetch = True
             if self._items:
                 self._prefetch_next()
-            words = self._planner.placed(playing.segment, event.words)
-            return await self._push(replace(event, words=words))
+            if event.words:
+                event = replace(event, words=self._planner.placed(playing.segment, event.words))
+            return await self._push(event)
         assert event is not None, "a segment ends with one Ended"
         self.on_segment(playing.segment.text.written)
         await playing.source.close()
