@@ -80,7 +80,12 @@ def source_noise(first_frames: Tensor, num_frames: int, config: VocoderConfig) -
     frames = (first_frames[:, None] + torch.arange(num_frames, device=device)).flatten()
     seeds = torch.full((len(frames), 2), _NOISE_SEED, device=device)
     tones = torch.arange(config.num_overtones + 1, device=device)
-    noise = uniform_noise(seeds, frames, tones, config.samples_per_mel_frame)
+    if kernels.run_on(first_frames):
+        from antiphon.nn.kernels import sampling
+
+        noise = sampling.uniform(seeds, frames, tones, config.samples_per_mel_frame)
+    else:
+        noise = uniform_noise(seeds, frames, tones, config.samples_per_mel_frame)
     return noise.view(len(first_frames), num_frames, *noise.shape[1:])
 
 

@@ -21,7 +21,7 @@ from antiphon.families.cosyvoice3.decoder import load_decoder
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.language_model import load_runner
 from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
-from antiphon.families.cosyvoice3.vocoder import SnakeBlock
+from antiphon.families.cosyvoice3.vocoder import SnakeBlock, source_noise
 from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock, SplitStreamConv
 from antiphon.families.cosyvoice3.voices import reference_arrays
 from antiphon.nn.kernels import chunk_attention
@@ -82,6 +82,17 @@ def test_mel_frames_of_kernels_are_those_of_pytorch_lines(
     ]
     error = (made[1] - made[0]).square().mean() / made[0].square().mean()
     assert 10 * float(error.log10()) < -55
+
+
+@pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "they run here")
+def test_noise_of_the_source_is_that_of_pytorch_lines(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, first_frames = load_config(base).vocoder, torch.tensor([0, 7])
+    wanted = source_noise(first_frames, 3, config)
+    context = with_kernels(LoadContext(base, "cpu"), monkeypatch)
+    found = source_noise(first_frames.to(context.device), 3, config)
+    assert torch.equal(found.cpu(), wanted)
 
 
 def grown(weights: Weights, growth: int) -> Weights:
