@@ -38,6 +38,14 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
+def packed(tensor: Tensor) -> Tensor:
+    """Return the parts of each float32 as one int32, as kernels of split products read them."""
+    from antiphon.nn.kernels.split import split
+
+    high, low = (each.view(torch.int16).int() for each in split(tensor))
+    return (high << 16) | (low & 0xFFFF)
+
+
 def with_kernels(context: LoadContext, monkeypatch: pytest.MonkeyPatch) -> LoadContext:
     """Return a context in which models compute by kernels: of a GPU, or of the interpreter."""
     if torch.cuda.is_available():

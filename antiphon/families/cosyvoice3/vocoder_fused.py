@@ -47,8 +47,10 @@ class _ActivatedConv:
     def __call__(self, given: SnakeInput, state: StreamState) -> tuple[Tensor, Tensor]:
         """Return the sum of the inputs, and the convolution's output without bias."""
         conv = self.conv
-        before = state.get(conv.name)
-        sums, joined, state[conv.name] = snake_join(given, before, conv.padding, self.snake)
+        before, packs = state.get(conv.name), isinstance(conv, SplitStreamConv)
+        sums, joined, state[conv.name] = snake_join(
+            given, before, conv.padding, self.snake, packs=packs
+        )
         return sums, conv.convolve(joined, has_bias=False)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import snake_of
+from antiphon.nn.kernels.split import packed_parts
 from antiphon.nn.layers import Snake
 
 _MAX_BLOCK = 1024  # columns per program
@@ -33,7 +34,12 @@ class SnakeInput:
 
 
 def snake_join(
-    given: SnakeInput, before: Tensor | None, num_before: int, snake: Snake
+    given: SnakeInput,
+    before: Tensor | None,
+    num_before: int,
+    snake: Snake,
+    *,
+    packs: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Activate columns, append them to the preceding ones, and return the last ones separately.
 
@@ -42,6 +48,8 @@ def snake_join(
         before: activated columns, ``[num_rows, num_channels, num_before]``; ``None``: zeros.
         num_before: number of preceding columns of a row.
         snake: activation of the sum.
+        packs: whether activated columns, with those before, are int32 for
+            `antiphon.nn.kernels.split_conv`.
 
     Returns:
         The sum, or the columns without a branch; activated columns, ``[num_rows, num_channels,
@@ -52,8 +60,9 @@ def snake_join(
     branch = None if branch is None else branch.contiguous()
     assert before is None or before.is_contiguous()
     sums = columns if branch is None else torch.empty_like(columns)
-    joined = columns.new_empty(num_rows, num_channels, num_before + length)
-    last = columns.new_empty(num_rows, num_channels, num_before)
+    kind = torch.int32 if packs else columns.dtype
+    joined = columns.new_empty(num_rows, num_channels, num_before + length, dtype=kind)
+    last = columns.new_empty(num_rows, num_channels, num_before, dtype=kind)
     block = min(_MAX_BLOCK, int(triton.next_power_of_2(num_before + length)))
     is_early = overlaps(columns)
     _snake_join[(num_rows * num_channels, triton.cdiv(num_before + length, block))](
@@ -89,8 +98,10 @@ def _snake_join(
     elif HAS_BIAS:
         value += tl.load(bias + channel)
     value = tl.where(is_new, snake_of(value, rate, size), 0.0)
+    if joined.dtype.element_ty == tl.int32:
+        value = packed_parts(value)
     if HAS_BEFORE:
-        kept = tl.load(before + row * num_before + place, mask=inside & (column < 0), other=0.0)
+        kept = tl.load(before + row * num_before + place, mask=inside & (column < 0), other=0)
         value = tl.where(is_new, value, kept)
     tl.store(joined + row * (num_before + length) + place, value, mask=inside)
     spots = last + row * num_before + place - length

@@ -29,6 +29,25 @@ def parts_of(x) -> tuple[tl.tensor, tl.tensor]:
 
 
 @triton.jit
+def packed_parts(x) -> tl.tensor:
+    """Return both parts of ``x``, float32, in one int32."""
+    high, low = parts_of(x)
+    upper = high.to(tl.int16, bitcast=True).to(tl.int32) << 16
+    return upper | (low.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)
+
+
+@triton.jit
+def unpacked_parts(x) -> tuple[tl.tensor, tl.tensor]:
+    """Return the parts of a number from `packed_parts`; those of ``x`` itself if it is float32."""
+    if x.dtype == tl.float32:
+        high, low = parts_of(x)
+    else:
+        high = (x >> 16).to(tl.int16).to(tl.float16, bitcast=True)
+        low = x.to(tl.int16).to(tl.float16, bitcast=True)
+    return high, low
+
+
+@triton.jit
 def dot(first, second, total) -> tl.tensor:
     """Return ``total + first @ second``, both factors in half precision or both in float32."""
     if first.dtype == tl.float32:

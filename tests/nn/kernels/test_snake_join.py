@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.kernels import DEVICE, random, why_not_here
+from tests.kernels import DEVICE, packed, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -46,3 +46,8 @@ def test_columns_are_activated_and_joined(
         assert torch.equal(found_sums, sums)
         torch.testing.assert_close(found, joined, atol=2e-6, rtol=1e-5)
         assert torch.equal(last, found[:, :, length:])
+        before = None if before is None else packed(before)
+        found_sums, parts_found, last = snake_join(given, before, num_before, snake, packs=True)
+        assert torch.equal(found_sums, sums)
+        assert torch.equal(parts_found, packed(found))
+        assert torch.equal(last, parts_found[:, :, length:])

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 
-from tests.kernels import DEVICE, random, why_not_here
+from tests.kernels import DEVICE, packed, random, why_not_here
 
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
@@ -35,6 +35,7 @@ def test_products_have_22_bits(
     assert 10 * float(error.log10()) < -100
     alone = split_conv(columns[1:], SplitWeight.of(weight, dilation))
     assert torch.equal(alone, found[1:])
+    assert torch.equal(split_conv(packed(columns), SplitWeight.of(weight, dilation)), found)
 
 
 def test_outputs_need_not_fill_large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
