@@ -114,13 +114,18 @@ class CosyVoice3Decoder:
     def reset(
         self, state: SpeechRows, slot: int, conditioning: dict[str, NDArray[Any]] | None = None
     ) -> None:
-        """Reset a row for a request with a voice; see `voices.reference_arrays`."""
+        """Reset a row for a request with a voice; see `voices.reference_arrays`.
+
+        Streams of one voice share its arrays on the device.
+        """
         assert conditioning is not None, "its family conditions each request"
         tokens, mel, speaker = (conditioning[name] for name in ("tokens", "mel", "speaker"))
-        kept = (tokens, mel.astype(np.float32), speaker.astype(np.float32))
-        reference = Reference(*(upload(each, self._device) for each in kept))
         parts = (np.ascontiguousarray(each).tobytes() for each in (tokens, mel, speaker))
         voice = hashlib.blake2b(b"".join(parts)).digest()
+        known = (each.reference for each in state.streams if each and each.voice == voice)
+        if (reference := next(known, None)) is None:
+            kept = (tokens, mel.astype(np.float32), speaker.astype(np.float32))
+            reference = Reference(*(upload(each, self._device) for each in kept))
         state.streams[slot] = SpeechStream(slot, reference, voice)
 
     def prime(self, state: SpeechRows, slot: int, frames: NDArray[Any]) -> None:

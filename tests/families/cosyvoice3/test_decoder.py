@@ -89,6 +89,15 @@ def test_rows_are_independent_and_reset(decoder: CosyVoice3Decoder) -> None:
         np.testing.assert_array_equal(together, alone[slot])
 
 
+def test_streams_of_a_voice_share_its_arrays(decoder: CosyVoice3Decoder) -> None:
+    rows = decoder.open(3)
+    for slot, seed in enumerate((1, 2, 1)):
+        decoder.reset(rows, slot, voice(12, seed=seed))
+    first, other, again = (rows.stream(slot).reference for slot in range(3))
+    assert first is again
+    assert first is not other
+
+
 @torch.inference_mode()
 def test_streams_in_one_batch_are_each_alone(
     decoder: CosyVoice3Decoder, batched: CosyVoice3Decoder
