@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -219,19 +218,18 @@ class CosyVoice3Decoder:
 
     def _tell(self, dues: Sequence[Due], size: int, state: SpeechRows) -> int:
         """Fill the inputs of a vocoder pass; return the most mel frames of any stream."""
-        mels = [torch.cat(each.mel) for each in dues]
+        lengths = [sum(map(len, each.mel)) for each in dues]
         numbers = [
-            (due.stream.slot, due.stream.num_mel_frames, len(mel))
-            for due, mel in zip(dues, mels, strict=True)
+            (due.stream.slot, due.stream.num_mel_frames, length)
+            for due, length in zip(dues, lengths, strict=True)
         ]
         numbers += [(state.flow.num_slots, *numbers[0][1:])] * (size - len(dues))
         state.voiced[:size].copy_(upload(numbers, self._device))
-        width = state.mel.shape[1]
-        padded = [F.pad(mel, (0, 0, 0, width - len(mel))) for mel in mels]
-        state.mel[: len(mels)].copy_(torch.stack(padded))
-        for due, mel in zip(dues, mels, strict=True):
-            due.stream.num_mel_frames += len(mel)
-        return max(map(len, mels))
+        state.mel.zero_()
+        for row, (due, length) in enumerate(zip(dues, lengths, strict=True)):
+            torch.cat(due.mel, out=state.mel[row, :length])
+            due.stream.num_mel_frames += length
+        return max(lengths)
 
     def _samples(
         self, mel: Tensor, first_frames: Tensor, kept: StreamState, num_there: Tensor | None = None

@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
@@ -121,10 +120,8 @@ class MelFlowPasses:
         passes = [self._next(each, width) for each in dues]
         padding = [passes[0]._replace(slot=state.flow.num_slots)] * (size - len(dues))
         inputs.passes[:size].copy_(upload([*passes, *padding], inputs.passes.device))
-        padded = [_window(*pair, inputs) for pair in zip(dues, passes, strict=True)]
-        tokens, mels = zip(*padded, strict=True)
-        inputs.tokens[: len(dues)].copy_(torch.stack(tokens))
-        inputs.mel[: len(dues)].copy_(torch.stack(mels))
+        for row, (due, chunk) in enumerate(zip(dues, passes, strict=True)):
+            _fill(inputs.tokens[row], inputs.mel[row], due, chunk)
         alone = passes[0] if size == 1 and not state.graphs.is_enabled else None
         function = partial(self.chunk_pass, inputs, size, state, alone)
         # A copy: the next pass overwrites it.
@@ -150,23 +147,21 @@ class MelFlowPasses:
         )
 
 
-def _window(due: Due, chunk: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Tensor]:
-    """Return tokens and mel frames of a pass, zeros in padding."""
+def _fill(tokens: Tensor, mel: Tensor, due: Due, chunk: ChunkPass) -> None:
+    """Write the inputs of a pass into their row; mel frames are zero unless it has a reference."""
     reference, num_none = due.stream.reference, max(0, -chunk.start)
     number = chunk.start // MEL_FRAMES_PER_TOKEN - len(reference.tokens)  # among those of speech
+    parts = [due.tokens[max(0, number - due.first) :]]
     if number < 0:
-        rest = reference.tokens[max(0, chunk.start) // MEL_FRAMES_PER_TOKEN :]
-        tokens = torch.cat((rest, due.tokens))
-    else:
-        tokens = due.tokens[number - due.first :]
-    num_before = num_none // MEL_FRAMES_PER_TOKEN
-    width, num_frames = inputs.tokens.shape[1], inputs.mel.shape[1]
-    tokens = tokens[: width - num_before]
-    mel = reference.mel[max(0, chunk.start) :][: num_frames - num_none]
-    return (
-        F.pad(tokens, (num_before, width - num_before - len(tokens))),
-        F.pad(mel, (0, 0, num_none, num_frames - num_none - len(mel))),
-    )
+        parts.insert(0, reference.tokens[max(0, chunk.start) // MEL_FRAMES_PER_TOKEN :])
+        mel.zero_()
+        kept = reference.mel[max(0, chunk.start) :][: len(mel) - num_none]
+        mel[num_none : num_none + len(kept)].copy_(kept)
+    place = num_none // MEL_FRAMES_PER_TOKEN
+    for part in parts:
+        taken = part[: len(tokens) - place]
+        tokens[place : place + len(taken)].copy_(taken)
+        place += len(taken)
 
 
 def alike(dues: Sequence[Due], key: Callable[[Due], Any], size: int) -> Iterator[Sequence[Due]]:
