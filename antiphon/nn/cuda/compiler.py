@@ -35,7 +35,7 @@ def runs_on(device: torch.device, num_blocks: int) -> bool:
 def has_compiler() -> bool:
     """Return whether the compiler package and its library are installed."""
     try:
-        _checked(import_module("cuda.bindings.nvrtc").nvrtcVersion())
+        checked(import_module("cuda.bindings.nvrtc").nvrtcVersion())
     except (ImportError, RuntimeError):  # package or library not found
         return False
     return True
@@ -71,14 +71,14 @@ class Program:
         addresses = (ctypes.c_void_p * len(structures))(*map(ctypes.addressof, structures))
         with torch.cuda.device(self.device):
             config.hStream = driver.CUstream(torch.cuda.current_stream().cuda_stream)
-            _checked(driver.cuLaunchKernelEx(config, self.function, ctypes.addressof(addresses), 0))
+            checked(driver.cuLaunchKernelEx(config, self.function, ctypes.addressof(addresses), 0))
 
     def launch(self, *structures: ctypes.Structure) -> None:
         """Launch on the device's current stream, with structures as the kernel's arguments."""
         driver = import_module("cuda.bindings.driver")
         addresses = (ctypes.c_void_p * len(structures))(*map(ctypes.addressof, structures))
         with torch.cuda.device(self.device):
-            _checked(
+            checked(
                 driver.cuLaunchCooperativeKernel(
                     self.function,
                     *(self.num_blocks, 1, 1),
@@ -124,14 +124,14 @@ def _loaded(binary: bytes, name: str, num_threads: int, device: torch.device) ->
     constant = ctypes.c_int()
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # makes the context current
-        (module,) = _checked(driver.cuModuleLoadData(binary))
-        (function,) = _checked(driver.cuModuleGetFunction(module, name.encode()))
+        (module,) = checked(driver.cuModuleLoadData(binary))
+        (function,) = checked(driver.cuModuleGetFunction(module, name.encode()))
         shared = f"{name}_shared_bytes".encode()
-        address, num_bytes = _checked(driver.cuModuleGetGlobal(module, shared))
-        _checked(driver.cuMemcpyDtoH(ctypes.addressof(constant), address, num_bytes))
+        address, num_bytes = checked(driver.cuModuleGetGlobal(module, shared))
+        checked(driver.cuMemcpyDtoH(ctypes.addressof(constant), address, num_bytes))
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _checked(driver.cuFuncSetAttribute(function, attribute, constant.value))
-        (num_resident,) = _checked(
+        checked(driver.cuFuncSetAttribute(function, attribute, constant.value))
+        (num_resident,) = checked(
             driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 function, num_threads, constant.value
             )
@@ -155,27 +155,27 @@ def compiled(source: str, definitions: Mapping[str, int]) -> bytes:
     nvrtc = import_module("cuda.bindings.nvrtc")
     options = ["--gpu-architecture=sm_90a", "--std=c++17"]
     options += [f"-D{name}={value}" for name, value in definitions.items()]
-    version = _checked(nvrtc.nvrtcVersion())
+    version = checked(nvrtc.nvrtcVersion())
     return cached((source, options, version), partial(_compile, source, options))
 
 
 def _compile(source: str, options: Sequence[str]) -> bytes:
     nvrtc = import_module("cuda.bindings.nvrtc")
-    (program,) = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"program.cu", 0, [], []))
+    (program,) = checked(nvrtc.nvrtcCreateProgram(source.encode(), b"program.cu", 0, [], []))
     encoded = [option.encode() for option in options]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
     if int(status):
-        (size,) = _checked(nvrtc.nvrtcGetProgramLogSize(program))
+        (size,) = checked(nvrtc.nvrtcGetProgramLogSize(program))
         log = b" " * size
-        _checked(nvrtc.nvrtcGetProgramLog(program, log))
+        checked(nvrtc.nvrtcGetProgramLog(program, log))
         raise CompilationError(log.decode(errors="replace").strip("\0 ") or repr(status))
-    (size,) = _checked(nvrtc.nvrtcGetCUBINSize(program))
+    (size,) = checked(nvrtc.nvrtcGetCUBINSize(program))
     binary: bytes = b" " * size
-    _checked(nvrtc.nvrtcGetCUBIN(program, binary))
+    checked(nvrtc.nvrtcGetCUBIN(program, binary))
     return binary
 
 
-def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the results of a driver call without its status; raises RuntimeError."""
     status, *values = answer
     if int(status):

@@ -22,6 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from antiphon.nn.cuda.few_rows import FewRowsTile, few_rows_tile
+from antiphon.nn.cuda.many_rows import ManyRowsTile, many_rows_tile
 from antiphon.nn.kernels.held_product import held_product
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.product_tiles import (
@@ -174,7 +175,7 @@ class FusedLinear:
         *,
         is_normed: bool = False,
         is_added: bool = False,
-    ) -> FewRowsTile | ThinTile | HeldTile | WideTile:
+    ) -> FewRowsTile | ManyRowsTile | ThinTile | HeldTile | WideTile:
         num_rows, weight = len(inputs), factors[0]
         num_outputs, num_inputs = weight.shape
         shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, inputs.itemsize)
@@ -182,9 +183,10 @@ class FusedLinear:
         if self.is_batch_invariant:
             return invariant_tile(shape, limit)
         if factors[1:] == (None, None):
-            tile = few_rows_tile(shape, num_rows, weight, is_normed=is_normed, is_added=is_added)
-            if tile is not None:
-                return tile
+            for find in (few_rows_tile, many_rows_tile):
+                tile = find(shape, num_rows, weight, is_normed=is_normed, is_added=is_added)
+                if tile is not None:
+                    return tile
         if num_rows <= MAX_THIN_ROWS and (thin := thin_tile(shape, num_rows)) is not None:
             return thin
         return held_tile(shape, num_rows, limit) or wide_tile(shape, num_rows, limit)
@@ -197,7 +199,7 @@ def _parted(linear: Tensor | Scaled) -> Factors:
 
 
 def _run(
-    tile: FewRowsTile | ThinTile | HeldTile | WideTile,
+    tile: FewRowsTile | ManyRowsTile | ThinTile | HeldTile | WideTile,
     inputs: Tensor,
     weights: Factors,
     norm: tuple[Tensor, float] | None,
@@ -206,7 +208,7 @@ def _run(
     *,
     is_gated: bool = False,
 ) -> None:
-    if isinstance(tile, FewRowsTile):
+    if isinstance(tile, FewRowsTile | ManyRowsTile):
         tile.multiply(inputs, weights[0], norm, added, targets)
         return
     num_rows, num_inputs = inputs.shape

@@ -1,0 +1,207 @@
+"""Products of 9 to 64 rows on a Hopper GPU, fused with the norm before and the gate or sum after.
+
+A program copies weights before its rows are ready, and multiplies by `wgmma` (`many_rows.cu`). A
+row's result is the same to the bit in any number of rows of a program.
+"""
+
+import ctypes
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
+from importlib import import_module
+
+import torch
+from torch import Tensor
+
+from antiphon.nn.cuda.compiler import (
+    CompilationError,
+    Program,
+    checked,
+    load_program,
+    runs_on,
+    source_of,
+)
+from antiphon.nn.kernels.product_tiles import ProductShape
+
+logger = logging.getLogger(__name__)
+_FILES = ("device.cuh", "many_rows.cu")
+_ROWS = range(9, 65)
+"""More than `few_rows` takes, up to those of a matrix instruction."""
+_CHUNK = 64
+"""Inputs that are swizzled together: 128 bytes."""
+_Map = ctypes.c_ubyte * 128
+
+
+@dataclass(frozen=True, slots=True)
+class _Config:
+    """How a product is cut.
+
+    Attributes:
+        n: weights of an input in a block, of both halves of a gated product together.
+        splits: blocks of a cluster, which share the inputs.
+        groups: warpgroups of a block, which share the steps.
+        weight_stages: steps of weights in shared memory.
+        row_stages: steps of rows in shared memory.
+        chunks: chunks of 64 inputs of a step, which one instruction copies.
+    """
+
+    n: int
+    splits: int
+    groups: int
+    weight_stages: int
+    row_stages: int
+    chunks: int
+
+
+_CONFIGS: Mapping[tuple[int, int, int], _Config] = {
+    # By outputs, inputs and halves: Qwen3-TTS of both sizes and its predictor, found on an H200
+    # by the time of all layers at 16, 32 and 64 rows.
+    (4096, 2048, 1): _Config(64, 2, 1, 7, 4, 2),
+    (2048, 2048, 1): _Config(32, 2, 1, 8, 4, 2),
+    (6144, 2048, 2): _Config(96, 1, 2, 7, 8, 1),
+    (2048, 6144, 1): _Config(32, 2, 1, 15, 4, 2),
+    (4096, 1024, 1): _Config(64, 2, 1, 4, 4, 2),
+    (1024, 2048, 1): _Config(16, 2, 2, 4, 4, 4),
+    (3072, 1024, 2): _Config(48, 2, 1, 2, 4, 2),
+    (1024, 3072, 1): _Config(32, 4, 1, 4, 4, 2),
+    (2048, 1024, 1): _Config(32, 2, 1, 4, 4, 2),
+}
+
+
+class _Arguments(ctypes.Structure):
+    _fields_ = [
+        *((name, _Map) for name in ("inputs", "weight")),
+        *((name, ctypes.c_void_p) for name in (
+            "squares", "states", "next_norm", "result", "scaled", "parts",
+        )),
+        ("epsilon", ctypes.c_float),
+        *((name, ctypes.c_int) for name in ("num_rows", "num_parts", "part_stride")),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ManyRowsTile:
+    """Program of a product.
+
+    Attributes:
+        outputs: outputs of which a sum of squares is written.
+    """
+
+    program: Program
+    shape: ProductShape
+    config: _Config
+    outputs: int
+
+    def multiply(
+        self,
+        inputs: Tensor,
+        weight: Tensor,
+        norm: tuple[Tensor, float] | None,
+        added: tuple[Tensor, Tensor] | None,
+        targets: tuple[Tensor, Tensor, Tensor],
+    ) -> None:
+        """Launch the program; see `FewRowsTile.multiply`."""
+        squares, epsilon = norm or (targets[2], 0.0)
+        states, next_norm = added or (inputs, inputs)
+        num_rows, shape, config = len(inputs), self.shape, self.config
+        copied_rows = -(-num_rows // 8) * 8  # groups of eight are swizzled together
+        row, output = 2 * inputs.stride(0), 2 * weight.stride(0)
+        chunks = (shape.num_inputs // _CHUNK, 2 * _CHUNK, config.chunks)
+        halves = (shape.num_halves, shape.num_outputs * output, shape.num_halves)
+        outputs = (shape.num_outputs, output, config.n // shape.num_halves)
+        maps = (
+            _map_of(inputs.data_ptr(), (num_rows, row, copied_rows), chunks),
+            _map_of(weight.data_ptr(), outputs, halves, chunks),
+        )
+        addresses = (each.data_ptr() for each in (squares, states, next_norm, *targets))
+        sizes = (num_rows, squares.shape[1], squares.stride(0))
+        arguments = _Arguments(*maps, *addresses, epsilon, *sizes)
+        self.program.launch_early(self.program.num_blocks, arguments)
+
+
+@lru_cache(maxsize=4096)
+def _map_of(address: int, *dimensions: tuple[int, int, int]) -> "ctypes.Array[ctypes.c_ubyte]":
+    """Return a tensor map of bfloat16 numbers, 64 of them swizzled together.
+
+    Args:
+        dimensions: size, stride in bytes and size of a copied box of each dimension but the first.
+    """
+    driver = import_module("cuda.bindings.driver")
+    sizes, strides, box = zip(*dimensions, strict=True)
+    (found,) = checked(
+        driver.cuTensorMapEncodeTiled(
+            driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            len(dimensions) + 1,
+            address,
+            [driver.cuuint64_t(size) for size in (_CHUNK, *sizes)],
+            [driver.cuuint64_t(stride) for stride in strides],
+            [driver.cuuint32_t(size) for size in (_CHUNK, *box)],
+            [driver.cuuint32_t(1)] * (len(dimensions) + 1),
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    )
+    return _Map.from_buffer_copy(_Map.from_address(found.getPtr()))
+
+
+def many_rows_tile(
+    shape: ProductShape, num_rows: int, weight: Tensor, *, is_normed: bool, is_added: bool
+) -> ManyRowsTile | None:
+    """Return the program of a product of bfloat16 numbers; ``None``: there is none, or no fusion.
+
+    Args:
+        is_normed: whether the inputs are divided by their norm.
+        is_added: whether the result is added to states and prepared for the next norm.
+    """
+    if num_rows not in _ROWS or is_normed == is_added:
+        return None
+    config = _CONFIGS.get((shape.num_outputs, shape.num_inputs, shape.num_halves))
+    if config is None or weight.dtype != torch.bfloat16 or not runs_on(weight.device, 1):
+        return None
+    return _tile(shape, (int(is_normed), int(is_added)), config, weight.device)
+
+
+@cache
+def _tile(
+    shape: ProductShape, fused: tuple[int, int], config: _Config, device: torch.device
+) -> ManyRowsTile | None:
+    """Compile and load a program, once for all products of a shape."""
+    macros = definitions_of(shape, fused, config)
+    num_threads = 128 * (config.groups + 1)
+    try:
+        program = load_program(source(config.n), "many_rows", macros, num_threads, device)
+    except CompilationError as error:  # an older compiler or driver: kernels do the same
+        logger.warning("products run as kernels, since their program failed: %s", error)
+        return None
+    outputs = config.n // shape.num_halves
+    return ManyRowsTile(program, shape, config, min(32, outputs & -outputs))
+
+
+def definitions_of(shape: ProductShape, fused: tuple[int, int], config: _Config) -> dict[str, int]:
+    """Return the program's macros."""
+    num_tiles = shape.num_outputs * shape.num_halves // config.n
+    return {
+        **{"OUTPUTS": shape.num_outputs, "INPUTS": shape.num_inputs},
+        **{"GATED": shape.num_halves - 1, "NORMED": fused[0], "ADDED": fused[1]},
+        **{name.upper(): value for name, value in asdict(config).items()},
+        "BLOCKS": num_tiles * config.splits,
+    }
+
+
+def source(n: int) -> str:
+    """Return the program's source text, with the instruction for ``n`` weights of an input."""
+    size = n // 2
+    sums = ", ".join(f"%{index}" for index in range(size))
+    outputs = ", ".join(f'"+f"(acc[{index}])' for index in range(size))
+    instruction = f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16"
+    product = f"""
+DEVICE void product(float (&acc)[{size}], u64 a, u64 b, int adds) {{
+    asm volatile("{{.reg .pred p;\\n setp.ne.b32 p, %{size + 2}, 0;\\n"
+        "{instruction} {{{sums}}}, %{size}, %{size + 1}, p, 1, 1, 0, 0;}}"
+        : {outputs} : "l"(a), "l"(b), "r"(adds));
+}}
+"""
+    return source_of(_FILES).replace("GENERATED_PRODUCT", product)

@@ -1,0 +1,142 @@
+"""Products of few and of many rows as programs: compilation anywhere, results on a GPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from antiphon.nn.cuda import compiler, few_rows, many_rows
+from antiphon.nn.kernels.fused_linear import FusedLinear, PreNormState, scale
+from antiphon.nn.kernels.product_tiles import ProductShape
+from tests.nn.cuda.test_packing import SHARED_BYTES, layout_of, needs_compiler
+
+CUDA = torch.device("cuda")
+EPSILON = 1e-6
+on_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not (torch.cuda.is_available() and compiler.runs_on(CUDA, 1)),
+        reason="needs an H100 or H200, and NVIDIA's run-time compiler",
+    ),
+]
+FEW = tuple(ProductShape(*sizes, itemsize=2) for sizes in few_rows._CONFIGS)
+MANY = tuple(ProductShape(*sizes, itemsize=2) for sizes in many_rows._CONFIGS)
+
+
+def fused_of(shape: ProductShape) -> tuple[int, int]:
+    is_sum = shape.num_halves == 1 and shape.num_outputs < 4096
+    return int(not is_sum), int(is_sum)
+
+
+def checks_of(kind: str, claims: list[str]) -> str:
+    claims = [*claims, f"{kind}_shared_bytes <= {SHARED_BYTES}"]
+    return "\n".join(f'static_assert({claim}, "{claim}");' for claim in claims)
+
+
+@needs_compiler
+@pytest.mark.parametrize("shape", FEW, ids=str)
+def test_products_of_few_rows_compile_fit_and_have_the_structure_that_they_are_given(
+    shape: ProductShape,
+) -> None:
+    checks = checks_of("few_rows", layout_of("Arguments", few_rows._Arguments))
+    config = few_rows._CONFIGS[shape.num_outputs, shape.num_inputs, shape.num_halves]
+    macros = few_rows.definitions_of(shape, fused_of(shape), config)
+    assert compiler.compiled(f"{compiler.source_of(few_rows._FILES)}\n{checks}", macros)
+
+
+@needs_compiler
+@pytest.mark.parametrize("shape", MANY, ids=str)
+def test_products_of_many_rows_compile_fit_and_have_the_structure_that_they_are_given(
+    shape: ProductShape,
+) -> None:
+    checks = checks_of("many_rows", layout_of("Arguments", many_rows._Arguments))
+    config = many_rows._CONFIGS[shape.num_outputs, shape.num_inputs, shape.num_halves]
+    macros = many_rows.definitions_of(shape, fused_of(shape), config)
+    assert compiler.compiled(f"{many_rows.source(config.n)}\n{checks}", macros)
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(
+        CUDA, torch.bfloat16
+    )
+
+
+def assert_near(result: Tensor, expected: Tensor) -> None:
+    difference = (result.float() - expected).norm() / expected.norm()
+    assert difference < 0.004, "as far as bfloat16 rounds"
+
+
+def products_of(shape: ProductShape, num_rows: int) -> tuple[Tensor, ...]:
+    """Return what the programs write for rows, the same ones of any number."""
+    num_outputs, num_inputs, num_halves = shape.num_outputs, shape.num_inputs, shape.num_halves
+    inputs = random(64, num_inputs, seed=1)[:num_rows]
+    weight = random(num_outputs * num_halves, num_inputs, seed=2)
+    norm, before = random(max(num_inputs, num_outputs), seed=3), random(64, num_outputs, seed=4)
+    before, product = before[:num_rows], FusedLinear()
+    find = few_rows.few_rows_tile if num_rows <= 8 else many_rows.many_rows_tile
+    for is_sum in (False, True):
+        assert find(shape, num_rows, weight, is_normed=not is_sum, is_added=is_sum) is not None
+    scaled: PreNormState = scale(inputs, norm[:num_inputs])
+    normed = product.normed(scaled, weight, EPSILON, is_gated=num_halves == 2)
+    wide = F.linear(scaled.scaled.float(), weight.float())
+    wide *= torch.rsqrt(inputs.float().square().mean(1, keepdim=True) + EPSILON)
+    if num_halves == 2:
+        assert_near(normed, F.silu(wide[:, :num_outputs]) * wide[:, num_outputs:])
+        return (normed,)
+    assert_near(normed, wide)
+    after = product.added(before, inputs, weight, norm[:num_outputs])
+    expected = before.float() + F.linear(inputs.float(), weight.float())
+    assert_near(after.states, expected)
+    assert_near(after.scaled, expected * norm[:num_outputs].float())
+    assert_near(after.squares.sum(1), expected.square().sum(1))
+    return normed, after.states, after.scaled, after.squares
+
+
+def assert_same_rows(some: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> None:
+    for each, other in zip(some, others, strict=True):
+        assert torch.equal(each, other[: len(each)])
+
+
+class TestOnGPU:
+    pytestmark = on_gpu
+
+    @pytest.mark.parametrize("shape", FEW, ids=str)
+    @torch.inference_mode()
+    def test_few_rows_are_what_they_stand_for_in_any_company(self, shape: ProductShape) -> None:
+        alone = products_of(shape, 1)
+        for num_rows in (3, 8):
+            assert_same_rows(alone, products_of(shape, num_rows))
+
+    @pytest.mark.parametrize("shape", MANY, ids=str)
+    @torch.inference_mode()
+    def test_many_rows_are_what_they_stand_for_in_any_company(self, shape: ProductShape) -> None:
+        nine = products_of(shape, 9)
+        for num_rows in (16, 33, 64):
+            assert_same_rows(nine, products_of(shape, num_rows))
+
+    @torch.inference_mode()
+    def test_a_chain_of_many_rows_has_the_same_bits_at_each_repetition(self) -> None:
+        """Programs overlap with those before and after them; copies of one run into another."""
+        sizes = ((4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072))
+        weights = [random(*size, seed=index) * 0.03 for index, size in enumerate(sizes)]
+        norm, start = random(1024, seed=5), random(64, 1024, seed=6)
+        product = FusedLinear()
+
+        def run(num_rows: int) -> Tensor:
+            states = scale(start[:num_rows], norm)
+            for _ in range(20):
+                joined = product.normed(states, weights[0], EPSILON)
+                states = product.added(states.states, joined[:, :2048], weights[1], norm)
+                gated = product.normed(states, weights[2], EPSILON, is_gated=True)
+                states = product.added(states.states, gated, weights[3], norm)
+            return states.states
+
+        expected = run(64)
+        assert expected.isfinite().all()
+        differences = torch.zeros((), dtype=torch.int64, device=CUDA)
+        for repetition in range(60):
+            num_rows = 9 + repetition * 7 % 56
+            differences += (run(num_rows) != expected[:num_rows]).sum()
+        assert not differences
