@@ -122,7 +122,7 @@ def open_stream(
     """
     request, model, options = checked_request(body, request, server)
     if not options.recordings:
-        return server.speech.stream(request, checkpoints)
+        return server.speech.stream(request, checkpoints, is_checked=True)
     load = partial(options.decoded, server.recordings, model.capabilities.sample_rate_hz)
     return server.speech.stream(request, checkpoints, load)
 

@@ -173,7 +173,7 @@ def _read(file: Path) -> list[str]:
 def caller_of(scope: Scope, keys: KeyRing) -> str:
     """Return whose a request is: a key's, or else an address's; found out once a request."""
     if _NAME not in scope:
-        owner = keys.owner(Headers(scope=scope))
+        owner = keys.owner(Headers(scope=scope)) if keys else None
         scope[_NAME] = f"key {owner}" if owner else f"address {address_of(scope)}"
     name: str = scope[_NAME]
     return name

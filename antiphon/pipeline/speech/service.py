@@ -95,6 +95,8 @@ class Speech(ModelDirectory[SpeechModel]):
         request: SpeechRequest,
         checkpoints: SegmentCheckpoints | None = None,
         load: LoadOptions | None = None,
+        *,
+        is_checked: bool = False,
     ) -> SpeechStream:
         """Speak a whole text: audio chunks in order, then one `Ended` with the usage.
 
@@ -103,7 +105,7 @@ class Speech(ModelDirectory[SpeechModel]):
         Args:
             checkpoints: keep its segments; the text may be of any length then.
             load: returns the request's options, recordings as samples; awaited by the stream.
-                The caller has checked the request without them.
+            is_checked: whether the request was checked, without recordings; with ``load`` it was.
 
         Raises:
             InvalidRequestError: here, or before the first chunk; names the field and what is
@@ -116,7 +118,7 @@ class Speech(ModelDirectory[SpeechModel]):
             self.check_length(request)
         if not request.input.strip():
             raise InvalidRequestError("Input text cannot be empty.", param="input")
-        if load is None:
+        if not (is_checked or load):
             self.check(request, model)
         num_characters = model.capabilities.max_segment_characters
         is_late = model.capabilities.late_text
