@@ -31,6 +31,7 @@ _PROBES = tuple(
     f"{method} {path} ".encode() for method in ("GET", "HEAD") for path in ("/health", "/ready")
 )
 """How requests begin that are answered before all others."""
+_HEAD_BEGINS = b"HTTP/1.1 "
 _NOTSENT_LOWAT = {"linux": 25, "darwin": 0x201}.get(sys.platform)
 
 
@@ -110,6 +111,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         self._deadline_of = ""
         self._write_check: asyncio.TimerHandle | None = None
         self._num_written = 0
+        self._head = b""
         self.trailers: Sequence[tuple[bytes, bytes]] = ()  # of the answer that ends next
 
     # Callbacks of the event loop
@@ -280,10 +282,20 @@ class Connection(asyncio.Protocol, asyncio.Transport):
             return
         if self.trailers and len(ended := with_trailers(bytes(data), self.trailers)) > len(data):
             data, self.trailers = ended, ()
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data[: len(_HEAD_BEGINS)] == _HEAD_BEGINS:  # it leaves with what follows in this turn
+            self._head = bytes(data)
+            self._loop.call_soon(self._write_head)
+            return
         self._transport.write(data)
         self._num_written += len(data)
         if self._write_check is None and self._transport.get_write_buffer_size():
             self._watch_writes()
+
+    def _write_head(self) -> None:
+        if self._head:
+            self.write(b"")
 
     def _watch_writes(self) -> None:
         num_sent = self._num_written - self._transport.get_write_buffer_size()
@@ -306,6 +318,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         """End cleanly; what a client is still sending is read on, or it would lose the answer."""
         if self._is_closing:
             return
+        self._write_head()
         self._is_closing = True
         phase = self._inner.phase
         if phase == Phase.REST or (phase == Phase.HEAD and self._num_head_bytes):
