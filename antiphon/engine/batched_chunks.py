@@ -33,9 +33,7 @@ class BatchedChunks(LookAheadChunks):
     def select(
         self, due: Sequence[EngineRequest], num_frames: int, now_s: float
     ) -> Sequence[EngineRequest]:
-        comfort_s = self._policy.comfort_s
-        num_timely = self._costs.codec_frames_within(_BATCH_SHARE * comfort_s) // self._sizes[0]
-        size = max(1, min(self._codec.batch_chunks, num_timely))
+        comfort_s, size = self._policy.comfort_s, self._batch_size
         firsts = [each for each in due if self.is_first_audio_due(each)]
         others = sorted((each for each in due if each not in firsts), key=DEADLINE_S)
         num_urgent = sum(each.clock.deadline_s < now_s + comfort_s for each in others)
@@ -47,6 +45,18 @@ class BatchedChunks(LookAheadChunks):
         if can_wait and len(due) < enough:
             return []
         return [*others[:num_urgent], *firsts, *others[num_urgent:]][:size]
+
+    @property
+    def _batch_size(self) -> int:
+        """Streams of a batch, fewer where the codec is slow."""
+        longest_s = _BATCH_SHARE * self._policy.comfort_s
+        num_timely = self._costs.codec_frames_within(longest_s) // self._sizes[0]
+        return max(1, min(self._codec.batch_chunks, num_timely))
+
+    def _joined(
+        self, complete: Sequence[EngineRequest], partial: Sequence[EngineRequest]
+    ) -> Sequence[EngineRequest]:
+        return [*partial, *complete][: self._batch_size]
 
     def _is_due(self, request: EngineRequest) -> bool:
         is_end = self._is_end_planned(request) and self._num_ready(request) > 0

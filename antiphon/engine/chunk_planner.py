@@ -113,7 +113,7 @@ class ChunkPlanner(ABC):
             self._has_decoded, self._num_deferred_frames = False, num_frames
             return []
         num_frames += self._num_deferred_frames
-        chosen = [*self.select(due, num_frames, now_s), *partial]
+        chosen = self._joined(self.select(due, num_frames, now_s), partial)
         self._has_decoded, self._num_deferred_frames = bool(chosen), 0
         return [(request, self._chunk(request, now_s)) for request in chosen]
 
@@ -158,6 +158,12 @@ class ChunkPlanner(ABC):
                 chosen.append(request)
                 num_chosen += request.codec.chunk_frames
         return chosen
+
+    def _joined(
+        self, complete: Sequence[EngineRequest], partial: Sequence[EngineRequest]
+    ) -> Sequence[EngineRequest]:
+        """Return the requests whose chunks are decoded, complete ones and those that must be."""
+        return [*complete, *partial]
 
     def next_chunk_frames(self, last: int, slack_s: float, step_s: float) -> int:
         """Return the size of the chunk after one of ``last`` frames, with which slack remains."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -212,6 +212,7 @@ SIZES = st.sampled_from([(3,), (3, 12), (6, 24), (9, 18, 36)])
 
 @settings(max_examples=25, deadline=None)
 @given(LENGTHS, SIZES, st.one_of(st.none(), st.integers(1, 40)), st.integers(1, 4))
+@example([7, 8, 6], (3, 12), 9, 2)  # two ends, and a part of a chunk that cannot wait
 def test_streams_in_company_are_each_the_whole(
     lengths: list[int], sizes: tuple[int, ...], max_frames: int | None, batch_chunks: int
 ) -> None:
