@@ -1,6 +1,6 @@
 """Planning of codec chunks for decoders that need less time for a chunk in a batch of streams."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import inf
 
 from antiphon.engine.chunk_planner import DEADLINE_S, LookAheadChunks
@@ -31,32 +31,22 @@ class BatchedChunks(LookAheadChunks):
         return super().plan(requests, num_frames, now_s)
 
     def select(
-        self, due: Sequence[EngineRequest], num_frames: int, now_s: float
-    ) -> Sequence[EngineRequest]:
-        comfort_s, size = self._policy.comfort_s, self._batch_size
+        self, due: list[EngineRequest], partial: list[EngineRequest], num_frames: int, now_s: float
+    ) -> list[EngineRequest]:
+        comfort_s = self._policy.comfort_s
+        num_timely = self._costs.codec_frames_within(_BATCH_SHARE * comfort_s) // self._sizes[0]
+        size = max(1, min(self._codec.batch_chunks, num_timely))
         firsts = [each for each in due if self.is_first_audio_due(each)]
         others = sorted((each for each in due if each not in firsts), key=DEADLINE_S)
         num_urgent = sum(each.clock.deadline_s < now_s + comfort_s for each in others)
         can_wait = num_frames and not num_urgent and not self._codec.has_upstream
         if firsts and not num_urgent:
             is_soon = can_wait and self._num_lacking <= _SOON_FRAMES and len(firsts) < size
-            return [] if is_soon else firsts[:size]
+            return (partial if is_soon else [*partial, *firsts])[:size]
         enough = min(size, num_frames) if self._num_lacking == inf else num_frames
         if can_wait and len(due) < enough:
-            return []
-        return [*others[:num_urgent], *firsts, *others[num_urgent:]][:size]
-
-    @property
-    def _batch_size(self) -> int:
-        """Streams of a batch, fewer where the codec is slow."""
-        longest_s = _BATCH_SHARE * self._policy.comfort_s
-        num_timely = self._costs.codec_frames_within(longest_s) // self._sizes[0]
-        return max(1, min(self._codec.batch_chunks, num_timely))
-
-    def _joined(
-        self, complete: Sequence[EngineRequest], partial: Sequence[EngineRequest]
-    ) -> Sequence[EngineRequest]:
-        return [*partial, *complete][: self._batch_size]
+            return partial[:size]
+        return [*partial, *others[:num_urgent], *firsts, *others[num_urgent:]][:size]
 
     def _is_due(self, request: EngineRequest) -> bool:
         is_end = self._is_end_planned(request) and self._num_ready(request) > 0

@@ -113,7 +113,7 @@ class ChunkPlanner(ABC):
             self._has_decoded, self._num_deferred_frames = False, num_frames
             return []
         num_frames += self._num_deferred_frames
-        chosen = self._joined(self.select(due, num_frames, now_s), partial)
+        chosen = self.select(due, partial, num_frames, now_s)
         self._has_decoded, self._num_deferred_frames = bool(chosen), 0
         return [(request, self._chunk(request, now_s)) for request in chosen]
 
@@ -141,12 +141,12 @@ class ChunkPlanner(ABC):
         return self._audio(request, samples[begin * size : (begin + num_frames) * size], num_frames)
 
     def select(
-        self, due: Sequence[EngineRequest], num_frames: int, now_s: float
-    ) -> Sequence[EngineRequest]:
-        """Return the requests whose chunks this step decodes, of those with a complete chunk."""
+        self, due: list[EngineRequest], partial: list[EngineRequest], num_frames: int, now_s: float
+    ) -> list[EngineRequest]:
+        """Return the requests whose chunks this step decodes, of complete and of partial ones."""
         limit = max(self._least_frames(num_frames), num_frames * self._policy.spread)
         if sum([request.codec.chunk_frames for request in due]) <= limit:
-            return due
+            return [*due, *partial]
         comfortable_s = now_s + self._policy.comfort_s
         chosen: list[EngineRequest] = []
         num_chosen = 0
@@ -157,13 +157,7 @@ class ChunkPlanner(ABC):
             if num_chosen < limit or is_waited_for:
                 chosen.append(request)
                 num_chosen += request.codec.chunk_frames
-        return chosen
-
-    def _joined(
-        self, complete: Sequence[EngineRequest], partial: Sequence[EngineRequest]
-    ) -> Sequence[EngineRequest]:
-        """Return the requests whose chunks are decoded, complete ones and those that must be."""
-        return [*complete, *partial]
+        return [*chosen, *partial]
 
     def next_chunk_frames(self, last: int, slack_s: float, step_s: float) -> int:
         """Return the size of the chunk after one of ``last`` frames, with which slack remains."""

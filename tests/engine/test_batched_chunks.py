@@ -28,7 +28,7 @@ PLANNER = BatchedChunks(CODEC, POLICY, CostModel())
 def test_a_batch_waits_for_no_stream_that_needs_audio(
     due: list[EngineRequest], num_frames: int
 ) -> None:
-    chosen = PLANNER.select(due, num_frames, NOW_S)
+    chosen = PLANNER.select(due, [], num_frames, NOW_S)
     firsts = [each for each in due if PLANNER.is_first_audio_due(each)]
     urgent = [each for each in due if each.clock.deadline_s < NOW_S + POLICY.comfort_s]
     assert len(chosen) <= BATCH

@@ -115,7 +115,7 @@ def test_a_first_chunk_is_longer_than_a_frame_only_where_that_prevents_a_gap(
 def test_chunks_are_decoded_nearest_to_silence_first(
     due: list[EngineRequest], num_frames: int
 ) -> None:
-    chosen = PLANNER.select(due, num_frames, NOW_S)
+    chosen = PLANNER.select(due, [], num_frames, NOW_S)
     left = {id(each) for each in due} - {id(each) for each in chosen}
     latest_s = max(
         (each.clock.deadline_s for each in chosen if each.codec.num_decoded), default=inf
@@ -149,7 +149,7 @@ def test_streams_that_end_together_are_decoded_in_a_few_passes() -> None:
         each.codec.chunk_frames = 16
     num_steps = 0
     while ended:
-        chosen = PLANNER.select(ended, 0, NOW_S)
+        chosen = PLANNER.select(ended, [], 0, NOW_S)
         ended = [each for each in ended if each not in chosen]
         num_steps += 1
     assert num_steps * POLICY.idle_s <= 2 * CostModel().codec_s(256 * 16)
@@ -164,7 +164,7 @@ def test_streams_that_began_together_are_decoded_evenly_over_steps() -> None:
     for _ in range(200):
         ready = {key: number + 1 for key, number in ready.items()}
         due = [each for each in streams if ready[id(each)] >= 16]
-        chosen = PLANNER.select(due, len(streams), NOW_S)
+        chosen = PLANNER.select(due, [], len(streams), NOW_S)
         for each in chosen:
             ready[id(each)] -= 16
             each.clock.deadline_s += 16 * CODEC.frame_s

@@ -14,7 +14,7 @@ DIGESTS = {
     "causal": "a675dd639f631f2280e8c943d875f35e38667aa5f3af48d60dafc2bcdc670acf",
     "causal, few sizes": "3aa592ee6af92c1998923a3f9771f0b74d0e97d34979898db6df309ea8f24a0e",
     "look-ahead": "751a16b7eb99712f0f05bb56de02c3965544fc04d9fb26b1ede4ce0969c91beb",
-    "look-ahead, batched": "3bdea091f1e749973c24e1c07f5a07e3acc0b99ee1ec6335d469a1352512a11d",
+    "look-ahead, batched": "72ff57286df59e098df75a5f4c3233aa50d5a3db657ae368631cfe10dc9793ce",
     "upstream": "56f455505bee0f7eb532c66bfe5a26c39e409848f193f2241de27496b6027f5d",
     "upstream, look-ahead": "013df5d8b23e935782aaa336536ab1529d7f7f7291c46af7a55c3ec89627352e",
     "elastic": "9d070734b8e0d23736ba5621e71404d07664c190d1d97c5f5a367e117876859e",

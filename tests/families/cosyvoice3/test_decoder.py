@@ -45,8 +45,8 @@ def batched(base: Path) -> CosyVoice3Decoder:
 
 
 def test_shape(decoder: CosyVoice3Decoder, batched: CosyVoice3Decoder) -> None:
-    assert [each.batch_chunks for each in (decoder, batched)] == [1, 16]
-    assert batched.open(16).sizes[-1] == batched.batch_chunks
+    assert [each.batch_chunks for each in (decoder, batched)] == [1, 32]
+    assert batched.open(32).sizes[-1] == batched.batch_chunks
     assert decoder.group_frames == GROUP
     assert decoder.look_ahead_frames == AHEAD
     assert decoder.samples_per_frame == RATIO
