@@ -254,7 +254,7 @@ class PackedUpload:
                 ``[1]`` to fill rows with a number, or ``[num_values]``.
         """
         if len(rows):
-            num_values = target.stride(0) if len(source) == 1 else len(source)
+            num_values = target[0].numel() if len(source) == 1 else len(source)
             self._write(target, rows, num_values, source)
 
     def after(self, function: Callable[[], object]) -> None:

@@ -103,7 +103,6 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
         # Slots that continue after a frame that they did not draw, and its codes.
         self._led = torch.zeros(num_rows, 1 + num_groups, dtype=torch.int64, device=device)
         self._padding = torch.full((1,), config.tokens.tts_pad, device=device)
-        self._first_input = table[self._codec_tokens.bos]
         self._false = torch.zeros(1, dtype=torch.bool, device=device)
         self._talker_sampling = SamplingTable(num_rows, vocab_size, device)
         self._predictor_sampling = SamplingTable(num_rows, config.predictor.vocab_size, device)
@@ -150,7 +149,7 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
         slots = np.array([each.slot for each in starts], np.int64)
         uploads.copy(self._text, slots, self._padding)
         uploads.write(self._text, slots, texts_wide)
-        uploads.copy(self.pending, slots, self._first_input)
+        uploads.copy(self.pending, slots, self.talker.frame_table.rows[self._codec_tokens.bos])
         uploads.copy(self.has_occurred, slots, self._false)
         if speakers := {
             each.slot: each.request.prompt.speaker
@@ -165,9 +164,10 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
         self._predictor_sampling.write(
             {each.slot: each.request.prompt.predictor_sampling for each in starts}, uploads
         )
-        if resumed := [each for each in starts if len(each.frames)]:
-            size = self.has_occurred.shape[1]
-            keys = [each.slot * size + np.unique(each.frames[:, 0]) for each in resumed]
+        vocab_size = self.has_occurred.shape[1]
+        resumed = [each for each in starts if len(each.frames)]
+        if resumed:
+            keys = [each.slot * vocab_size + np.unique(each.frames[:, 0]) for each in resumed]
             places = np.concatenate(keys)
             uploads.write(self.has_occurred.view(-1), places, np.ones(len(places)))
 

@@ -15,7 +15,6 @@ A preempted request resumes as if its generated frames were further reference fr
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import zip_longest
 from typing import TypeAlias
 
 import numpy as np
@@ -247,10 +246,15 @@ class Qwen3TTSRequest:
         num_prefix = len(self.prompt.prefix)
         assert not self.is_open or len(self.text) >= end - num_prefix, "its text is not known yet"
         assert start < end <= num_prefix + len(self.lead), "there are no such positions"
+        prefix = np.array(self.prompt.prefix[start:end], np.int64).reshape(-1, 2)
         first, last = max(0, start - num_prefix), max(0, end - num_prefix)
-        lead = [FRAME] * (last - first)
+        beside = self.text[first:last]
+        padding = (config.tokens.tts_pad,) * (last - first - len(beside))
+        codec = np.full(last - first, FRAME, np.int64)
         if first == 0 < last:
-            lead[0] = config.talker.tokens.bos
-        beside = zip_longest(self.text[first:last], lead, fillvalue=config.tokens.tts_pad)
-        text, codec = np.array([*self.prompt.prefix[start:end], *beside], np.int64).T
-        return InputIds(text, codec, self.lead[max(0, first - 1) : max(0, last - 1)])
+            codec[0] = config.talker.tokens.bos
+        return InputIds(
+            text=np.concatenate((prefix[:, 0], np.array((*beside, *padding), np.int64))),
+            codec=np.concatenate((prefix[:, 1], codec)),
+            frames=self.lead[max(0, first - 1) : max(0, last - 1)],
+        )

@@ -44,8 +44,8 @@ class LoopDetectors:
             self._grow()
         row = self._free.pop()
         self._num_seen[row] = len(codes)
-        for number in range(max(0, len(codes) - _REMEMBERED_FRAMES), len(codes)):
-            self._recent[row, number % _REMEMBERED_FRAMES] = codes[number]
+        kept = codes[-_REMEMBERED_FRAMES:]
+        self._recent[row, np.arange(len(codes) - len(kept), len(codes)) % _REMEMBERED_FRAMES] = kept
         if len(codes) >= _WINDOW_FRAMES:
             self._count_window(row)
         return row
