@@ -1,6 +1,7 @@
 """In-process compilation of CUDA C++ without a toolkit, and launches on PyTorch's stream."""
 
 import ctypes
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -13,6 +14,7 @@ import torch
 from antiphon.nn.cuda.binary_cache import cached
 from antiphon.nn.cuda.resident_limits import CAPABILITY
 
+logger = logging.getLogger(__name__)
 _FOLDER = Path(__file__).parent
 
 
@@ -111,6 +113,21 @@ def load_program(
     except (ImportError, RuntimeError) as error:
         raise CompilationError(f"the program was not loaded: {error}") from error
     return Program(function, definitions["BLOCKS"], num_threads, shared_bytes, device)
+
+
+def load_product(
+    source: str,
+    name: str,
+    definitions: Mapping[str, int],
+    num_threads: int,
+    device: torch.device,
+) -> Program | None:
+    """Compile and load a product as `load_program` does; ``None``: it must run as a kernel."""
+    try:
+        return load_program(source, name, definitions, num_threads, device)
+    except CompilationError as error:  # an older compiler or driver
+        logger.warning("products run as kernels, since their program failed: %s", error)
+        return None
 
 
 def _loaded(binary: bytes, name: str, num_threads: int, device: torch.device) -> tuple[Any, int]:

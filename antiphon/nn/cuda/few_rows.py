@@ -6,7 +6,6 @@ program.
 """
 
 import ctypes
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,10 +13,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from antiphon.nn.cuda.compiler import CompilationError, Program, load_program, runs_on, source_of
+from antiphon.nn.cuda.compiler import Program, load_product, runs_on, source_of
 from antiphon.nn.kernels.product_tiles import ProductShape
 
-logger = logging.getLogger(__name__)
 _FILES = ("device.cuh", "few_rows.cu")
 _MAX_ROWS = 8
 """Rows that a matrix instruction takes."""
@@ -124,12 +122,8 @@ def _tile(
 ) -> FewRowsTile | None:
     """Compile and load a program, once for all products of a shape."""
     macros = definitions_of(shape, fused, config)
-    try:
-        program = load_program(source_of(_FILES), "few_rows", macros, 32 * config.warps, device)
-    except CompilationError as error:  # an older compiler or driver: kernels do the same
-        logger.warning("products run as kernels, since their program failed: %s", error)
-        return None
-    return FewRowsTile(program, 16 * config.tiles)
+    program = load_product(source_of(_FILES), "few_rows", macros, 32 * config.warps, device)
+    return None if program is None else FewRowsTile(program, 16 * config.tiles)
 
 
 def definitions_of(shape: ProductShape, fused: tuple[int, int], config: _Config) -> dict[str, int]:

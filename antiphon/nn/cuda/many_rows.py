@@ -5,7 +5,6 @@ row's result is the same to the bit in any number of rows of a program.
 """
 
 import ctypes
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
@@ -14,17 +13,9 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-from antiphon.nn.cuda.compiler import (
-    CompilationError,
-    Program,
-    checked,
-    load_program,
-    runs_on,
-    source_of,
-)
+from antiphon.nn.cuda.compiler import Program, checked, load_product, runs_on, source_of
 from antiphon.nn.kernels.product_tiles import ProductShape
 
-logger = logging.getLogger(__name__)
 _FILES = ("device.cuh", "many_rows.cu")
 _ROWS = range(9, 65)
 """More than `few_rows` takes, up to those of a matrix instruction."""
@@ -170,13 +161,10 @@ def _tile(
 ) -> ManyRowsTile | None:
     """Compile and load a program, once for all products of a shape."""
     macros = definitions_of(shape, fused, config)
-    num_threads = 128 * (config.groups + 1)
-    try:
-        program = load_program(source(config.n), "many_rows", macros, num_threads, device)
-    except CompilationError as error:  # an older compiler or driver: kernels do the same
-        logger.warning("products run as kernels, since their program failed: %s", error)
+    num_threads, outputs = 128 * (config.groups + 1), config.n // shape.num_halves
+    program = load_product(source(config.n), "many_rows", macros, num_threads, device)
+    if program is None:
         return None
-    outputs = config.n // shape.num_halves
     return ManyRowsTile(program, shape, config, min(32, outputs & -outputs))
 
 
