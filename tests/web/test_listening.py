@@ -139,3 +139,15 @@ def test_a_request_of_the_history_is_made_again(page: Page, server: RunningServe
     assert files[0] == files[1]
     page.find("history-clear").click()
     assert not page.find("history").is_displayed()
+
+
+@pytest.mark.parametrize("is_word_by_word", [False, True])
+def test_words_that_the_voice_leaves_out_are_named(
+    page: Page, hibari: RunningServer, is_word_by_word: bool
+) -> None:
+    page.open(hibari.base_url)
+    page.script(f"document.getElementById('word-by-word').checked = {str(is_word_by_word).lower()}")
+    speak(page, "Hello 你好 there 🎉 again.")
+    assert page.text("left-out") == "This voice leaves out: 你好, 🎉"
+    speak(page, "Hello there.")
+    assert not page.find("left-out").is_displayed()

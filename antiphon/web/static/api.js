@@ -73,9 +73,16 @@ export class Api {
     return this.post("/audio/speech", body, signal);
   }
 
-  /** Speech as PCM, while it is generated. @param {SpeechBody} body @param {AbortSignal} signal */
-  stream(body, signal) {
-    return this.speech({ ...body, response_format: "pcm", stream_format: "audio" }, signal);
+  /**
+   * Speech as PCM, while it is generated.
+   * @param {SpeechBody} body @param {AbortSignal} signal
+   * @param {(words: string[]) => void} onUnspoken gets words that the voice leaves out
+   */
+  async stream(body, signal, onUnspoken) {
+    const response = await this.speech({ ...body, response_format: "pcm", stream_format: "audio" }, signal);
+    const words = response.headers.get("X-Unspoken-Text");
+    if (words) onUnspoken([...words.split(",").map(decodeURIComponent), ...moreOf(response)]);
+    return response;
   }
 
   /** The version of the server. @returns {Promise<string>} */
@@ -136,6 +143,12 @@ export function rememberedKey() {
 export function sampleRateOf(response) {
   const inType = /rate=(\d+)/.exec(response.headers.get("Content-Type") ?? "")?.[1];
   return Number(response.headers.get("X-Sample-Rate") ?? inType) || DEFAULT_RATE_HZ;
+}
+
+/** @param {Response} response */
+function moreOf(response) {
+  const num = response.headers.get("X-Unspoken-Text-Omitted");
+  return num ? [`${num} more`] : [];
 }
 
 /** @param {Response} response */

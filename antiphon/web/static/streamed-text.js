@@ -20,9 +20,10 @@ export class StreamedText {
 
   /**
    * The same as `Api.stream`; the answer begins with the first audio.
-   * @param {import("./api.js").SpeechBody} body @param {AbortSignal} signal @returns {Promise<Response>}
+   * @param {import("./api.js").SpeechBody} body @param {AbortSignal} signal
+   * @param {(words: string[]) => void} onUnspoken @returns {Promise<Response>}
    */
-  stream(body, signal) {
+  stream(body, signal, onUnspoken) {
     signal.throwIfAborted();
     const { input, ...settings } = body;
     const address = new URL("v1/audio/speech/stream", document.baseURI);
@@ -34,7 +35,7 @@ export class StreamedText {
       socket.send(JSON.stringify({ type: "session.config", ...settings, response_format: "pcm", stream_audio: true }));
       void this.#feed(socket, String(input));
     };
-    return new Promise((resolve, reject) => receive(socket, resolve, reject));
+    return new Promise((resolve, reject) => receive(socket, resolve, reject, onUnspoken));
   }
 
   /** @param {URL} address */
@@ -62,8 +63,9 @@ export class StreamedText {
 /**
  * @param {WebSocket} socket
  * @param {(response: Response) => void} resolve @param {(error: ServerError) => void} reject
+ * @param {(words: string[]) => void} onUnspoken
  */
-function receive(socket, resolve, reject) {
+function receive(socket, resolve, reject, onUnspoken) {
   /** @type {ReadableStreamDefaultController<Uint8Array> | undefined} */
   let audio;
   let isOver = false;
@@ -85,6 +87,7 @@ function receive(socket, resolve, reject) {
     const event = JSON.parse(data);
     if (event.type === "error") fail(event.message, event.error);
     else if (event.type === "audio.done" && event.error) fail("The speech broke off.");
+    else if (event.type === "audio.done" && event.unspoken) onUnspoken(event.unspoken);
     else if (event.type === "audio.start" && !audio) {
       const stream = new ReadableStream({ start: (controller) => void (audio = controller) });
       const headers = { "X-Sample-Rate": event.sample_rate, "X-Channels": event.channels ?? 1 };

@@ -16,7 +16,7 @@ const LOOK_AGAIN_MS = 200;
 const LONGEST_REPORT_GAP_S = 0.03;
 const FIGURES = /** @type {const} */ ([
   ...["sampleRateHz", "receivedSamples", "underruns"],
-  ...["firstAudioMs", "playbackMs", "generationMs", "generatedSamples"],
+  ...["firstAudioMs", "playbackMs", "generationMs", "generatedSamples", "unspoken"],
 ]);
 
 export class Utterance {
@@ -34,6 +34,8 @@ export class Utterance {
   generationMs = 0;
   /** Samples that had come by then. */
   generatedSamples = 0;
+  /** What the voice leaves out of the text. */
+  unspoken = "";
   /** Whether all audio has come. */
   isComplete = false;
   /** Milliseconds since 1970. */
@@ -140,7 +142,9 @@ export class Utterance {
     this.body = { ...this.body, ...recorded };
     let opening = Promise.resolve();
     try {
-      const response = await this.#source.stream(this.body, this.#aborter.signal);
+      const response = await this.#source.stream(this.body, this.#aborter.signal, (words) => {
+        this.unspoken = [this.unspoken, ...words].filter(Boolean).join(", ");
+      });
       const numChannels = Number(response.headers.get("X-Channels") ?? 1);
       this.sampleRateHz = sampleRateOf(response);
       this.#reader = new PcmReader(numChannels);

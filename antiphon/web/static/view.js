@@ -35,6 +35,8 @@ export function showNumbers(utterance) {
   show("pace", factor ? `${(1 / factor).toFixed(factor > 0.1 ? 1 : 0)}×` : "–");
   show("underruns", durationS ? String(utterance.underruns) : "–");
   element("underruns", HTMLElement).classList.toggle("bad", utterance.underruns > 0);
+  element("left-out", HTMLElement).hidden = !utterance.unspoken;
+  show("left-out", utterance.unspoken && `This voice leaves out: ${utterance.unspoken}`);
 }
 
 /** @param {number | null} value */
