@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn.cuda.compiler import Program, checked, load_product, runs_on, source_of
+from antiphon.nn.cuda.resident_limits import NUM_BLOCKS
 from antiphon.nn.kernels.product_tiles import ProductShape
 
 _FILES = ("device.cuh", "many_rows.cu")
@@ -150,7 +151,9 @@ def many_rows_tile(
     if num_rows not in _ROWS or is_normed == is_added:
         return None
     config = _CONFIGS.get((shape.num_outputs, shape.num_inputs, shape.num_halves))
-    if config is None or weight.dtype != torch.bfloat16 or not runs_on(weight.device, 1):
+    if config is None or weight.dtype != torch.bfloat16:
+        return None
+    if not runs_on(weight.device, NUM_BLOCKS):  # of smaller ones it is not known to be faster
         return None
     return _tile(shape, (int(is_normed), int(is_added)), config, weight.device)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.nn.cuda import compiler, few_rows, many_rows
+from antiphon.nn.cuda.resident_limits import NUM_BLOCKS
 from antiphon.nn.kernels.fused_linear import FusedLinear, PreNormState, scale
 from antiphon.nn.kernels.product_tiles import ProductShape
 from tests.nn.cuda.test_packing import SHARED_BYTES, layout_of, needs_compiler
@@ -17,7 +18,7 @@ EPSILON = 1e-6
 on_gpu = [
     pytest.mark.gpu,
     pytest.mark.skipif(
-        not (torch.cuda.is_available() and compiler.runs_on(CUDA, 1)),
+        not (torch.cuda.is_available() and compiler.runs_on(CUDA, NUM_BLOCKS)),
         reason="needs an H100 or H200, and NVIDIA's run-time compiler",
     ),
 ]
