@@ -206,7 +206,7 @@ class BlockManager:
         table.blocks = self.pool.lookup(table.hashes.blocks)
         table.num_cached = num_found = len(table.blocks)
         table.num_computed = num_found * self.block_positions
-        source = self._with_common(request)
+        source = self._with_common(table)
         if source is not None:
             table.num_computed = table.hashes.num_common
             self._to_cache.append(request)  # its copy, if the source is evicted here
@@ -249,18 +249,16 @@ class BlockManager:
     def cache_written(self) -> None:
         """Cache the blocks that the plan before this one writes."""
         for request in self._to_cache:
-            table = request.table
+            table, hashes = request.table, request.table.hashes
             num_written = table.num_computed // self.block_positions
-            num_full = min(num_written, len(table.hashes.blocks), len(table.blocks))
+            num_full = min(num_written, len(hashes.blocks), len(table.blocks))
             for index in range(table.num_cached, num_full):
-                self.pool.cache(table.blocks[index], table.hashes.blocks[index])
+                self.pool.cache(table.blocks[index], hashes.blocks[index])
             table.num_cached = max(table.num_cached, num_full)
-            self._cache_common(table)
+            if hashes.common is not None and table.num_computed >= hashes.num_common:
+                last = hashes.num_common // self.block_positions
+                self.pool.cache(table.blocks[last], hashes.common)
         self._to_cache.clear()
-
-    def invalidate(self, request: EngineRequest) -> None:
-        """Evict the prefix of a request with NaN: a block may be the cause."""
-        self.pool.invalidate(request.table.hashes.all)
 
     def free(self, request: EngineRequest) -> None:
         """Free the request's blocks; later plans may allocate them to others."""
@@ -269,22 +267,12 @@ class BlockManager:
         table.blocks = []
         table.num_cached = table.num_computed = table.frames_capacity = 0
 
-    def _with_common(self, request: EngineRequest) -> int | None:
+    def _with_common(self, table: BlockTable) -> int | None:
         """Return the cached block of common positions after the blocks that were found."""
-        hashes = request.table.hashes
-        if hashes.common is None or hashes.num_common // self.block_positions != len(
-            request.table.blocks
-        ):
+        hashes = table.hashes
+        if hashes.common is None or hashes.num_common // self.block_positions != len(table.blocks):
             return None
         return self.pool.find(hashes.common)
-
-    def _cache_common(self, table: BlockTable) -> None:
-        hashes = table.hashes
-        index = hashes.num_common // self.block_positions
-        if hashes.common is None or index >= len(table.blocks):
-            return
-        if table.num_computed >= hashes.num_common:
-            self.pool.cache(table.blocks[index], hashes.common)
 
     def _num_blocks_for(self, request: EngineRequest) -> int:
         num_positions = request.prompt.num_positions + request.num_frames + 1

@@ -151,10 +151,8 @@ class ChunkPlanner(ABC):
         chosen: list[EngineRequest] = []
         num_chosen = 0
         for request in sorted(due, key=DEADLINE_S):
-            is_waited_for = (
-                self.is_first_audio_due(request) or request.clock.deadline_s < comfortable_s
-            )
-            if num_chosen < limit or is_waited_for:
+            is_urgent = self.is_first_audio_due(request) or request.clock.deadline_s < comfortable_s
+            if num_chosen < limit or is_urgent:
                 chosen.append(request)
                 num_chosen += request.codec.chunk_frames
         return [*chosen, *partial]

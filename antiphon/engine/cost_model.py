@@ -67,7 +67,7 @@ class Curve:
         return int(largest * seconds / self._seconds[index]) if is_last else largest
 
     def is_measured(self, size: int) -> bool:
-        return self._is_measured[self._index(size)]
+        return size <= 0 or self._is_measured[self._index(size)]
 
     def hold(self, size: int) -> None:
         """Treat the expectation of this size as measured: only `correct` of it changes it then."""
@@ -186,20 +186,15 @@ class CostModel:
         prefill_s = self.prefill_s(shape.num_rows, shape.num_positions)
         self.mean_prefill_s += (prefill_s - self.mean_prefill_s) * _SLOW_WEIGHT
         self._num_observed += 1
-        if shape.num_positions and self._is_rest_known(shape):
+        is_rest_known = self._rows.is_measured(shape.num_rows)
+        is_rest_known &= self._codec_frames.is_measured(shape.num_codec_frames)
+        if shape.num_positions and is_rest_known:
             self._observe_pass(shape, expected, seconds)
             return
         if shape.num_rows:
             self._rows.correct(shape.num_rows, ratio, first_weight=1.0)
         if shape.num_codec_frames:
             self._codec_frames.correct(shape.num_codec_frames, ratio)
-
-    def _is_rest_known(self, shape: StepShape) -> bool:
-        """Whether all parts of a step except its prompts were measured."""
-        num_rows, num_frames = shape.num_rows, shape.num_codec_frames
-        return (not num_rows or self._rows.is_measured(num_rows)) and (
-            not num_frames or self._codec_frames.is_measured(num_frames)
-        )
 
     def _observe_pass(self, shape: StepShape, expected_s: float, seconds: float) -> None:
         """Update the duration of a pass over rows and prompts, from a step whose rest is known.

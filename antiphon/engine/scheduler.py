@@ -307,7 +307,7 @@ class Scheduler:
         if reason != "error":
             self._lengths.observe(request.prompt, request.num_frames)
         elif self._slots.blocks:
-            self._slots.blocks.invalidate(request)
+            self._slots.blocks.pool.invalidate(request.table.hashes.all)  # one may be the cause
         if reason == "error" or request.is_delivered:
             self._end_with_event(request, events)
         elif request.is_all_planned:

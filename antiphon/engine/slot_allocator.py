@@ -167,25 +167,22 @@ class SlotAllocator:
         self, rows: Sequence[EngineRequest], builder: StepPlanBuilder
     ) -> list[EngineRequest]:
         """Allocate blocks for the next frames of ``rows``; return the rows not preempted."""
+        rows = list(rows)
         if self.blocks is None:
-            return list(rows)
+            return rows
         short = [
             request
             for request in rows
             if request.num_frames_planned >= request.table.frames_capacity
         ]
-        is_complete = True
         while len(short) > self.blocks.pool.num_available:
             victim = self._victim(self.running.values())
             assert victim is not None, "no request holds blocks, and there are none"
             self._preempt(victim, builder)
-            short = [request for request in short if request is not victim]
-            is_complete = False
+            rows, short = ([each for each in part if each is not victim] for part in (rows, short))
         for request in short:
             builder.blocks[slot_of(request)] = (self.blocks.append_block(request),)
-        if is_complete:
-            return list(rows)
-        return [request for request in rows if request.status is Status.RUNNING]
+        return rows
 
     def start_waiting(self, builder: StepPlanBuilder) -> None:
         """Start requests in the order of the queue; one that needs many blocks is not overtaken."""

@@ -207,7 +207,7 @@ def test_bad_numbers_are_not_copied_on() -> None:
     manager.cache_written()
     other, copy = manager.begin(*VOICE, 2, num_common=6)
     assert copy is not None
-    manager.invalidate(other)
+    manager.pool.invalidate(other.table.hashes.all)
     manager.free(first)
     manager.free(other)
     third, copy = manager.begin(*VOICE, 3, num_common=6)
