@@ -77,7 +77,6 @@ class FusedRunner:
     @property
     def codec(self) -> CodecShape:
         decoder = self._decoder
-        late_frames = decoder.late_frames if isinstance(decoder, ElasticDecoder) else 0
         return CodecShape(
             decoder.samples_per_frame,
             decoder.sample_rate_hz,
@@ -85,7 +84,7 @@ class FusedRunner:
             decoder.look_ahead_frames,
             decoder.group_frames,
             pass_frames=decoder.pass_frames if isinstance(decoder, PassDecoder) else 1,
-            late_frames=late_frames,
+            late_frames=decoder.late_frames if isinstance(decoder, ElasticDecoder) else 0,
             batch_chunks=decoder.batch_chunks if isinstance(decoder, BatchDecoder) else 1,
         )
 

@@ -63,6 +63,7 @@ class Prefiller(Generic[RequestT]):
         self._model = model
         self._exporter = model if isinstance(model, SupportsHiddenStates) else None
         self._of_ids = model if isinstance(model, IdPrompts) else None
+        self._num_id_tracks = self._of_ids.num_id_tracks if self._of_ids else 0
         self._caches = caches
         self._graphs = graphs
         self._visible_buckets = visible
@@ -198,10 +199,6 @@ class Prefiller(Generic[RequestT]):
 
     def _sizes_of_numbers(self, num_tokens: int, most_rows: int) -> list[int]:
         return [most_rows, num_tokens, num_tokens, 4 * self._max_tiles(num_tokens)]
-
-    @property
-    def _num_id_tracks(self) -> int:
-        return 0 if self._of_ids is None else self._of_ids.num_id_tracks
 
     def _laid_out(
         self,

@@ -75,13 +75,8 @@ class PromptPasses(Generic[RequestT]):
             self._prefiller.prefill(others, uploads, by_block=not self._is_batched)
         uploads.send()
         for number in range(max(map(len, replays.values()), default=0)):
-            self._replay(
-                {
-                    slot: numbers[number]
-                    for slot, numbers in replays.items()
-                    if number < len(numbers)
-                }
-            )
+            due = {slot: each[number] for slot, each in replays.items() if number < len(each)}
+            self._replay(due)
 
     def _replay(self, positions: Mapping[int, int]) -> None:
         """Compute one position of a known frame again in each slot."""
