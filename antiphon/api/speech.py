@@ -1,7 +1,6 @@
 """POST /v1/audio/speech: text in, audio out, as it is made or as a whole file."""
 
 import base64
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
@@ -12,13 +11,7 @@ from starlette.responses import Response
 
 from antiphon.api.bodies import FormRoute
 from antiphon.api.delivery import EVENT_STREAM, Delivery
-from antiphon.api.encoding import (
-    ChunkObserver,
-    EncodedStream,
-    FileEncoding,
-    unspoken_headers,
-    unspoken_member,
-)
+from antiphon.api.encoding import ChunkObserver, FileEncoding, unspoken_headers, unspoken_member
 from antiphon.api.json_or_events import error_event, event
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.api.options import FamilyOptions, ignored_headers
@@ -138,31 +131,22 @@ async def create_speech(
     pieces = until_first("first audio", encoding.pieces(events, observers))
     late = partial(unspoken_headers, unspoken)
     if delivery is Delivery.RAW:
-        return _raw_response(pieces, headers, media_type, late)
+        trailers = {FINISH_REASON: ""}
+        write = partial(_written_bytes, trailers=trailers)
+        return StreamedResponse(
+            pieces, headers, media_type, trailers=trailers, late_headers=late, write=write
+        )
     write = partial(_written_event, format=format, words=words)
     return StreamedResponse(
         pieces, headers, EVENT_STREAM, error_event, late_headers=late, write=write
     )
 
 
-def _raw_response(
-    pieces: EncodedStream,
-    headers: Mapping[str, str],
-    media_type: str,
-    late: Callable[[], Mapping[str, str]],
-) -> Response:
-    """Stream a file; a trailer holds whether the text was spoken to its end."""
-    trailers = {FINISH_REASON: ""}
-
-    def written(item: bytes | Ended) -> bytes:
-        if not isinstance(item, Ended):
-            return item
+def _written_bytes(item: bytes | Ended, trailers: dict[str, str]) -> bytes:
+    if isinstance(item, Ended):
         trailers[FINISH_REASON] = item.reason
         return b""
-
-    return StreamedResponse(
-        pieces, headers, media_type, trailers=trailers, late_headers=late, write=written
-    )
+    return item
 
 
 def _written_event(

@@ -26,12 +26,12 @@ from antiphon.api.schemas.speech_jobs import (
 from antiphon.api.state import Asking, Server, ServerState
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.voice_tags import tagged_turns
+from antiphon.audio.stretch import MAX_SPEED
 from antiphon.config import Settings
 from antiphon.contracts.types import Caller, SpeechRequest, new_seed
 from antiphon.errors import InvalidRequestError, UnavailableError
 from antiphon.pipeline.jobs.runner import JobRunner, job_media
 from antiphon.pipeline.jobs.speech_job import Chapter, ChapterPart, JobPlan
-from antiphon.pipeline.speech.service import MAX_SPEED
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.storage.errors import StorageError, UnknownJobError
 from antiphon.storage.job import Job, JobLimits

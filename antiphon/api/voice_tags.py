@@ -12,11 +12,11 @@ from antiphon.api.options import open_stream
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
+from antiphon.audio.stretch import MAX_SPEED, MIN_SPEED
 from antiphon.contracts.types import SpeechRequest, SpeechStream
 from antiphon.errors import InvalidRequestError, invalid
 from antiphon.pipeline.speech.dialogue import Dialogue
 from antiphon.pipeline.speech.pauses import PauseSplitter, split_pauses
-from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
 from antiphon.text.offset_map import OffsetMap
 
 MAX_TAGS = 200

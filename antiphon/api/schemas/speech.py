@@ -23,6 +23,7 @@ from antiphon.api.schemas.peer_fields import (
     EVENT_CLIENT_FIELDS,
     SpeechPeerFields,
 )
+from antiphon.audio.stretch import MAX_SPEED, MIN_SPEED
 from antiphon.config import MAX_LUFS, MIN_LUFS, PEER_MODELS
 from antiphon.contracts.sampling import (
     MAX_INT32,
@@ -41,12 +42,7 @@ from antiphon.contracts.well_formed import is_encodable
 from antiphon.errors import InvalidRequestError, invalid, shortened
 from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.model import is_prefixed_voice
-from antiphon.pipeline.speech.service import (
-    MAX_SAMPLE_RATE_HZ,
-    MAX_SPEED,
-    MIN_SAMPLE_RATE_HZ,
-    MIN_SPEED,
-)
+from antiphon.pipeline.speech.service import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ
 
 _MAX_INT64 = 2**63 - 1
 _EXTRA = "extra_params"
@@ -227,18 +223,16 @@ class SpeechBody(SpeechPeerFields):
             return Delivery.WHOLE if self.word_timestamps else Delivery.RAW
         if self.word_timestamps:
             return Delivery.EVENTS
-        is_peer = (self.model or "").casefold() in PEER_MODELS
-        is_byte_client = streams_bytes or is_peer or is_prefixed_voice(self.voice)
-        return self._streamed(accept, "audio" if is_byte_client else stream_means)
-
-    def _streamed(self, accept: str, stream_means: StreamMeaning) -> Delivery:
-        """Find out what ``"stream": true`` means to a client."""
+        # What "stream": true means to the client.
         if (accepted := accepted_delivery(accept)) is not None:
             return accepted
         given = self.model_fields_set.union(self.model_extra or ())
         if given & EVENT_CLIENT_FIELDS:
             return Delivery.EVENTS
         if given & BYTE_CLIENT_FIELDS or accepts_any_bytes(accept):
+            return Delivery.RAW
+        is_peer = (self.model or "").casefold() in PEER_MODELS
+        if streams_bytes or is_peer or is_prefixed_voice(self.voice):
             return Delivery.RAW
         return Delivery.EVENTS if stream_means == "sse" else Delivery.RAW
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from antiphon.audio.stretch import MAX_SPEED, MIN_SPEED
 from antiphon.concurrency import Workers
 from antiphon.config import MAX_LUFS, MIN_LUFS, SpeechSettings
 from antiphon.contracts.languages import resolve_language
@@ -36,8 +37,8 @@ from antiphon.voices.store import StoredVoice
 
 logger = logging.getLogger(__name__)
 
-MIN_SPEED, MAX_SPEED, MAX_VOLUME = 0.25, 4.0, 10.0
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
+MAX_VOLUME = 10.0
 
 FIRST_CLAUSE_CHARACTERS = 40
 """Of text that arrives, a first clause of this length is spoken before its sentence is complete."""
