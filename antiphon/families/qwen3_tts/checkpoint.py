@@ -18,6 +18,7 @@ from antiphon.families.kit.layouts import (
     layer_norms,
     repeated,
     snake,
+    transformer,
     under,
 )
 from antiphon.families.qwen3_tts.config import (
@@ -160,7 +161,8 @@ def _talker(config: TalkerConfig) -> Layout:
     projection = affine("linear_fc1", config.text_hidden_size, config.text_hidden_size)
     projection |= affine("linear_fc2", width, config.text_hidden_size)
     return (
-        under("talker.model", model | _qwen3(config.transformer))
+        under("talker.model", model)
+        | transformer("talker.model", config.transformer, "", head_norms(config.transformer))
         | under("talker.text_projection", projection)
         | {"talker.codec_head.weight": (config.vocab_size, width)}
     )
@@ -168,7 +170,7 @@ def _talker(config: TalkerConfig) -> Layout:
 
 def _predictor(config: PredictorConfig) -> Layout:
     width = config.transformer.hidden_size
-    layout = under("model", _qwen3(config.transformer))
+    layout = transformer("model", config.transformer, "", head_norms(config.transformer))
     for group in range(config.num_groups - 1):
         table = (config.vocab_size, config.embedding_size)
         layout[f"model.codec_embedding.{group}.weight"] = table
@@ -176,11 +178,6 @@ def _predictor(config: PredictorConfig) -> Layout:
     if config.has_projection:
         layout |= affine("small_to_mtp_projection", width, config.embedding_size)
     return under("talker.code_predictor", layout)
-
-
-def _qwen3(sizes: TransformerConfig) -> Layout:
-    layer = attention(sizes) | gated_mlp(sizes) | head_norms(sizes) | layer_norms(sizes)
-    return repeated("layers", sizes.num_layers, layer) | {"norm.weight": (sizes.hidden_size,)}
 
 
 def _codec_decoder(config: CodecDecoderConfig) -> Layout:

@@ -111,7 +111,10 @@ def _transformer(
 ) -> TransformerConfig:
     section.expect("attention_bias", False, default=False)
     section.expect("hidden_act", activation, default=activation)
-    theta = _rope_theta(section)
+    # Sections of M-RoPE have no effect: a position is the same number on all axes, as in RoPE.
+    rope = section.rope()
+    rope.expect("rope_type", "default")
+    theta = rope.number("rope_theta")
     return section.build(TransformerConfig, TRANSFORMER_KEYS, defaults, rope_theta=theta, **given)
 
 
@@ -123,17 +126,6 @@ def _codec_transformer(
     num_heads = section.integer("num_attention_heads", defaults["num_heads"])
     common = {"head_dim": width // num_heads, "num_layers": 8, "max_positions": 8000}
     return _transformer(section, activation, common | defaults, **given)
-
-
-def _rope_theta(section: ConfigSection) -> float:
-    """Return the base of the rotary embedding, from either version of the file format.
-
-    The interleaved sections of M-RoPE have no effect: this model gives all three axes the same
-    position, which makes it ordinary RoPE.
-    """
-    rope = section.rope()
-    rope.expect("rope_type", "default")
-    return rope.number("rope_theta")
 
 
 def _speaker_encoder(top: ConfigSection, talker: TalkerConfig) -> EcapaConfig:

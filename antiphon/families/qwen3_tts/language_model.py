@@ -33,12 +33,7 @@ from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.footprint import num_model_weights
 from antiphon.families.qwen3_tts.prompt_layout import FRAME as FRAME_COLUMN
-from antiphon.families.qwen3_tts.prompt_layout import (
-    SPEAKER,
-    InputIds,
-    Qwen3TTSPrompt,
-    Qwen3TTSRequest,
-)
+from antiphon.families.qwen3_tts.prompt_layout import SPEAKER, Qwen3TTSPrompt, Qwen3TTSRequest
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, LoopDetectors
 from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.nn import kernels
@@ -203,13 +198,14 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
             places = upload(np.flatnonzero(columns[1] == FRAME_COLUMN), self._device)
             states[places] += table.frames(upload(frames, self._device))
         speakers = [
-            np.tile(speaker, (_num_speaker_columns(each), 1))
+            speaker
             for each, span in zip(read, spans, strict=True)
-            if (speaker := span.request.prompt.speaker) is not None and _num_speaker_columns(each)
+            if (speaker := span.request.prompt.speaker) is not None
+            for _ in np.flatnonzero(each.codec == SPEAKER)
         ]
         if speakers:
             places = upload(np.flatnonzero(columns[1] == SPEAKER), self._device)
-            states[places] += upload(np.concatenate(speakers), self._device).to(states.dtype)
+            states[places] += upload(np.stack(speakers), self._device).to(states.dtype)
         return states
 
     def sampling_shape(self, slots: Sequence[int]) -> Reaches:
@@ -340,10 +336,6 @@ class FusedLanguageModel(LanguageModel):
             store = torch.empty_like(store[:, :1])
         drawn, eos = (frames.codes, frames.scores), self._codec_tokens.eos
         frame.commit(inputs.slots, drawn, eos, table, counts, self.pending, store)
-
-
-def _num_speaker_columns(columns: InputIds) -> int:
-    return int(np.sum(columns.codec == SPEAKER))
 
 
 def _known(ids: Tensor, rows: Tensor) -> Tensor:

@@ -116,7 +116,9 @@ class Qwen3TTSPrompter(CloningPrompter):
             reference=clone.codes if clone else None,
             predictor_sampling=_predictor_sampling(request.sampling, options, config.generation),
         )
-        _check_length(data)
+        limit = MAX_POSITIONS - RESERVED_FRAMES
+        param = "ref_audio" if data.num_reference_frames > limit // 2 else "input"
+        check_prompt_length(data.num_prefilled, limit, param)
         return Prompt(
             data=data,
             num_tokens=spoken.num_ids - len(spoken.role),
@@ -137,12 +139,6 @@ class Qwen3TTSPrompter(CloningPrompter):
             is_limited=request.sampling.max_frames is not None,
         )
         return max(most, request.sampling.least_frames)
-
-
-def _check_length(prompt: Qwen3TTSPrompt) -> None:
-    limit = MAX_POSITIONS - RESERVED_FRAMES
-    param = "ref_audio" if prompt.num_reference_frames > limit // 2 else "input"
-    check_prompt_length(prompt.num_prefilled, limit, param)
 
 
 def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:

@@ -30,7 +30,6 @@ class LoopDetectors:
     """
 
     def __init__(self, num_codes: int) -> None:
-        """Start without rows, which are added when needed."""
         self._free: list[int] = []
         self._num_seen = np.zeros(0, np.int64)
         self._num_distinct = np.zeros(0, np.int64)  # in the window, once that is full
@@ -54,12 +53,7 @@ class LoopDetectors:
         self._free.append(row)
 
     def observe(self, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Add a group-0 code to each row; return a mask of rows that loop.
-
-        Args:
-            rows: distinct rows, ``[n]``.
-            codes: code of each row, ``[n]``.
-        """
+        """Add a code to each of distinct rows, ``[n]``; return a mask of those that loop."""
         seen = self._num_seen[rows]
         self._recent[rows, seen % _REMEMBERED_FRAMES] = codes
         self._num_seen[rows] = seen + 1
