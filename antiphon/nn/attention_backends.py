@@ -97,21 +97,14 @@ class TorchAttention:
     ) -> Tensor:
         """Write the tiles' attention output into ``[tokens, width]``; return it as one row."""
         for slot, token, start, count in tokens.tiles.tolist():
-            if count:  # an empty tile is padding
-                attended[token : token + count] = self._attend_tile(
-                    cache, layer, queries[:, token : token + count], slot, start
-                )
+            if not count:  # an empty tile is padding
+                continue
+            place, end = slice(token, token + count), start + count
+            keys, values = CacheSpan.of(cache, slot, end).read(cache, layer)
+            positions = torch.arange(end, device=queries.device)
+            is_seen = positions <= positions[start:, None]
+            attended[place] = _attend(queries[:, place], keys, values, attn_mask=is_seen)[0]
         return attended[None]
-
-    def _attend_tile(
-        self, cache: PagedCache, layer: int, queries: Tensor, slot: int, start: int
-    ) -> Tensor:
-        """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
-        end = start + queries.shape[1]
-        keys, values = CacheSpan.of(cache, slot, end).read(cache, layer)
-        positions = torch.arange(end, device=queries.device)
-        is_seen = positions <= positions[start:, None]
-        return _attend(queries, keys, values, attn_mask=is_seen)[0]
 
 
 class TritonAttention:

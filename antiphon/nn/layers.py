@@ -199,8 +199,7 @@ class Rope:
         still = torch.zeros(config.head_dim // 2 - len(frequencies))
         angles = torch.arange(max_positions).float()[:, None] * torch.cat((frequencies, still))
         angles = torch.cat((angles, angles), dim=-1)
-        axes = _axes(config)
-        axes = None if axes is None else axes.to(like.device)
+        axes = _axes(config, like.device)
         amplitude = amplitude_of(config.rope_scaling)
         cosines, sines = angles.cos() * amplitude, angles.sin() * amplitude
         return cls(cosines.to(like), sines.to(like), axes)
@@ -234,7 +233,7 @@ def rotary_order(head_dim: int, num_rotated: int) -> list[int]:
     return [*first, *range(rotated, num_rotated), *still[half - rotated :]]
 
 
-def _axes(config: TransformerConfig) -> Tensor | None:
+def _axes(config: TransformerConfig, device: torch.device) -> Tensor | None:
     """Return the axis with which each dimension of a head turns, ``[head_dim]``."""
     if not config.rope_sections:
         return None
@@ -243,7 +242,7 @@ def _axes(config: TransformerConfig) -> Tensor | None:
         index % _NUM_AXES for index, size in enumerate(config.rope_sections) for _ in range(size)
     ]
     axes += [0] * (half - len(axes))  # dimensions that are not rotated
-    return torch.tensor([*axes, *axes])
+    return torch.tensor([*axes, *axes], device=device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,14 @@ def mel_filters(
 ) -> NDArray[np.float32]:
     """Return triangular filters of equal area, ``[num_mels, fft_size // 2 + 1]``."""
     bins_hz = np.fft.rfftfreq(fft_size, 1.0 / sample_rate_hz)
-    top_mel = _hz_to_mel(sample_rate_hz / 2)
-    corners_hz = _mel_to_hz(np.linspace(0.0, top_mel, num_mels + 2))
+    top_hz = sample_rate_hz / 2
+    assert top_hz >= _FIRST_LOG_HZ, "below, the Slaney scale is linear"
+    top_mel = float(_FIRST_LOG_MEL + np.log(top_hz / _FIRST_LOG_HZ) / _LOG_STEP)
+    mels = np.linspace(0.0, top_mel, num_mels + 2)
+    above_hz = _FIRST_LOG_HZ * np.exp(_LOG_STEP * (mels - _FIRST_LOG_MEL))
+    corners_hz: NDArray[np.float64] = np.where(
+        mels >= _FIRST_LOG_MEL, above_hz, _LINEAR_HZ_PER_MEL * mels
+    )
     widths_hz = np.diff(corners_hz)
     distances_hz = corners_hz[:, None] - bins_hz[None, :]
     rising = -distances_hz[:-2] / widths_hz[:-1, None]
@@ -87,14 +93,3 @@ def mel_filters(
     triangles = np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
     area = 2.0 / (corners_hz[2:] - corners_hz[:-2])
     return (triangles * area[:, None]).astype(np.float32)
-
-
-def _hz_to_mel(hz: float) -> float:
-    """Return a frequency above `_FIRST_LOG_HZ` on the Slaney scale."""
-    assert hz >= _FIRST_LOG_HZ
-    return float(_FIRST_LOG_MEL + np.log(hz / _FIRST_LOG_HZ) / _LOG_STEP)
-
-
-def _mel_to_hz(mels: NDArray[np.float64]) -> NDArray[np.float64]:
-    above = _FIRST_LOG_HZ * np.exp(_LOG_STEP * (mels - _FIRST_LOG_MEL))
-    return np.where(mels >= _FIRST_LOG_MEL, above, _LINEAR_HZ_PER_MEL * mels)

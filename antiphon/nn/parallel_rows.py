@@ -79,7 +79,11 @@ class ParallelRows:
             self._length_of(row, len(each)) for row, each in zip(rows, recordings, strict=True)
         ]
         if None in lengths:
-            return [self._by_itself(names, each) for each in recordings]
+            first = self._rows[0]
+            return [
+                {name: first[name].encode((name,), [each], None)[0][name] for name in names}
+                for each in recordings
+            ]
         running = {
             (number, name): rows[number][name].begin((name,), [recordings[number]], length)
             for name in self._order
@@ -91,10 +95,6 @@ class ParallelRows:
             {name: row[name].finish(running[number, name], [len(each)])[0][name] for name in names}
             for number, (row, each) in enumerate(zip(rows, recordings, strict=True))
         ]
-
-    def _by_itself(self, names: Sequence[str], recording: Samples) -> dict[str, NDArray[Any]]:
-        first = self._rows[0]
-        return {name: first[name].encode((name,), [recording], None)[0][name] for name in names}
 
     def _length_of(self, row: Mapping[str, PaddedBatches], num_samples: int) -> int | None:
         return row[self._order[0]].length_of(num_samples)

@@ -181,17 +181,13 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
     """
     is_greedy = rows.temperature == 0
     scores = logits.float() / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
-    scores = _keep_top_k(scores, rows)
+    largest = torch.topk(scores, rows.reach.max_top_k, dim=-1).values
+    smallest_kept = largest.gather(-1, rows.top_k[:, None] - 1)
+    scores = scores.masked_fill(scores < smallest_kept, -torch.inf)
     if rows.reach.uses_top_p:
         scores = _keep_top_p(scores, rows.top_p)
     best = torch.max(scores + torch.where(is_greedy[:, None], 0.0, noise), dim=-1)
     return best.indices, best.values
-
-
-def _keep_top_k(scores: Tensor, rows: SamplingRows) -> Tensor:
-    largest = torch.topk(scores, rows.reach.max_top_k, dim=-1).values
-    smallest_kept = largest.gather(-1, rows.top_k[:, None] - 1)
-    return scores.masked_fill(scores < smallest_kept, -torch.inf)
 
 
 def _keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
