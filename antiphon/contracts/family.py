@@ -58,7 +58,7 @@ class LoadContext:
             takes what is left of it. ``None``: the cache has its usual size.
         memory_fraction: Share of a GPU's memory that this process may use; ``None``: all.
         is_deterministic: Whether a request's numbers must not depend on its batch.
-        admission: limits of the requests that a stage admits; ``None``: the defaults.
+        admission: limits of the requests that a stage admits.
         playback: sizes of the codec's chunks; ``None``: the defaults.
         load_format: ``"auto"``: weights are read from the checkpoint's files; ``"dummy"``: they are
             random, and its files of weights are not read.
@@ -77,7 +77,7 @@ class LoadContext:
     memory_utilization: float | None = None
     memory_fraction: float | None = None
     is_deterministic: bool = False
-    admission: "AdmissionLimits | None" = None
+    admission: AdmissionLimits = field(default_factory=AdmissionLimits)
     playback: "PlaybackPolicy | None" = None
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     load_format: LoadFormat = "auto"

@@ -9,7 +9,6 @@ from typing import Any
 
 from antiphon.codec.runners import CodecRunner, FusedRunner
 from antiphon.concurrency import cancel_and_wait, run_with_producer
-from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext, StageKind, StageSpec
 from antiphon.contracts.prompt import Admitted, BatchEncoder, Piece
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady
@@ -37,7 +36,7 @@ class EncoderStage(PromptStage):
             encoder,
             name=spec.name,
             capacity=min(spec.max_concurrency or context.max_slots, context.max_slots),
-            limits=context.admission or AdmissionLimits(),
+            limits=context.admission,
             publish=publish,
         )
 
@@ -72,7 +71,7 @@ class EngineStage:
     """
 
     def __init__(self, runner: Runner, name: str, context: LoadContext, publish: Publish) -> None:
-        limits = SchedulerLimits(admission=context.admission or AdmissionLimits())
+        limits = SchedulerLimits(admission=context.admission)
         self._max_unread_frames = limits.max_unread_frames
         self._engine = AsyncEngine(
             runner, name=name, limits=limits, policy=context.playback, publish=publish

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.picture_types import Progress
 from antiphon.contracts.prompt import Admitted
@@ -30,7 +29,9 @@ class DiffusionStage(PromptStage):
         self, denoiser: Denoiser, spec: StageSpec, context: LoadContext, publish: Publish
     ) -> None:
         super().__init__()
-        limits = context.admission or AdmissionLimits()
+        limits = replace(
+            context.admission, max_wait_s=context.diffusion.max_wait_s, max_retry_after_s=math.inf
+        )
         max_requests = min(spec.max_concurrency or context.max_slots, context.max_slots)
         if context.diffusion.cache_backend is not None:
             max_requests = 1  # what it keeps from step to step is one request's
@@ -41,9 +42,7 @@ class DiffusionStage(PromptStage):
             max_batch=context.diffusion.max_batch,
             max_requests=max_requests,
             max_bytes=context.cache_bytes,
-            limits=replace(
-                limits, max_wait_s=context.diffusion.max_wait_s, max_retry_after_s=math.inf
-            ),
+            limits=limits,
             publish=publish,
         )
 

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from antiphon.concurrency import cancel_and_wait, num_usable_cores
-from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.picture_types import Image
 from antiphon.contracts.prompt import Admitted, StageGenerator
@@ -34,7 +33,7 @@ class GeneratorStage(PromptStage):
     ) -> None:
         super().__init__()
         limit = spec.max_concurrency
-        self._limits = context.admission or AdmissionLimits()
+        self._limits = context.admission
         self._engine: GeneratorEngine = GeneratorEngine(
             generator,
             name=spec.name,
