@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import invalid
 
 if TYPE_CHECKING:  # so that importing the vocabulary stays quick
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -44,7 +44,7 @@ class Range:
     def check(self, param: str, value: float) -> None:
         """Refuse a value outside the range; raises InvalidRequestError."""
         if value not in self:
-            raise InvalidRequestError(f"Invalid '{param}': {self._fault(value)}.", param=param)
+            raise invalid(param, self._fault(value))
 
     def __contains__(self, value: float) -> bool:
         is_within = self.low < value if self.is_above else self.low <= value
@@ -239,12 +239,9 @@ def check_lengths(sampling: Sampling, *, is_drawn: bool) -> None:
     NEW_TOKENS.check("max_new_tokens", 1 if most is None else most)
     Range(0, NEVER if most is None else most + 1).check("min_tokens", least)
     if not is_drawn and (least or sampling.ignore_eos):
-        param, value = ("min_tokens", least) if least else ("ignore_eos", "true")
-        raise InvalidRequestError(
-            f"Invalid '{param}': {value}. Must be {'0' if least else 'false'}: this model draws"
-            " no end of speech that could be put off.",
-            param=param,
-        )
+        param, value, off = ("min_tokens", least, 0) if least else ("ignore_eos", "true", "false")
+        why = "this model draws no end of speech that could be put off"
+        raise invalid(param, f"{value}. Must be {off}: {why}")
 
 
 @dataclass(frozen=True, slots=True)

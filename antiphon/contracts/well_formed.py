@@ -115,9 +115,7 @@ def check_range(param: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         # An integer may have too many digits to be a float, or to be written out.
         shown = "it is out of range" if abs(value) > _MAX_INT64 else f"{value:g}"
-        raise InvalidRequestError(
-            f"Invalid '{param}': {shown}. Allowed: {low:g} to {high:g}.", param=param
-        )
+        raise invalid(param, f"{shown}. Allowed: {low:g} to {high:g}")
 
 
 def is_encodable(text: str) -> bool:

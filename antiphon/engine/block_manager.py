@@ -8,7 +8,7 @@ from hashlib import blake2b
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import BlockCopy, CacheShape
 from antiphon.engine.request import BlockTable, EngineRequest, PrefixHashes
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import invalid
 from antiphon.telemetry.stage_status import EngineStats
 
 _KEY_BYTES = 8
@@ -166,19 +166,13 @@ class BlockManager:
         """Return how many frames fit after a prompt; raises InvalidRequestError."""
         num_frames = self._max_positions - prompt.num_positions
         if num_frames < 1:
-            raise InvalidRequestError(
-                f"Invalid 'input': it takes {prompt.num_positions} positions; the model has room "
-                f"for {self._max_positions - 1} and an answer.",
-                param="input",
-                code="context_length_exceeded",
-            )
+            room = f"the model has room for {self._max_positions - 1} and an answer"
+            reason = f"it takes {prompt.num_positions} positions; {room}"
+            raise invalid("input", reason, "context_length_exceeded")
         if (least := prompt.sampling.least_frames) > num_frames:
             param = "max_new_tokens" if prompt.sampling.ignore_eos else "min_tokens"
-            raise InvalidRequestError(
-                f"Invalid '{param}': {least} frames; after this prompt the model's context has room"
-                f" for {num_frames}.",
-                param=param,
-            )
+            room = f"after this prompt the model's context has room for {num_frames}"
+            raise invalid(param, f"{least} frames; {room}")
         return num_frames
 
     def add(self, request: EngineRequest) -> None:

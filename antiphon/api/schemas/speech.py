@@ -293,8 +293,7 @@ def _unpacked(members: dict[str, Any]) -> dict[str, Any]:
     for name, value in packed.items():
         param = f"{_EXTRA}.{shortened(name)}"
         if served.get(name) == "served" and name not in _SAMPLING:
-            message = f"Invalid '{param}': it must stand beside '{_EXTRA}', not in it."
-            raise InvalidRequestError(message, param=param)
+            raise invalid(param, f"it must stand beside '{_EXTRA}', not in it")
         if members.get(name, value) != value:
             message = f"'{shortened(name)}' and '{param}' differ: leave one of the two out."
             raise InvalidRequestError(message, param=param)

@@ -17,7 +17,7 @@ from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Encode
 from antiphon.contracts.types import Samples
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import invalid
 
 
 def _recording(value: Any) -> NDArray[np.float32]:
@@ -80,15 +80,12 @@ class RecordingLimits:
 
     def check(self, recording: Recording) -> None:
         """Refuse a recording that is too short or too long; raises InvalidRequestError."""
-        duration_s, param = len(recording.samples) / self.rate_hz, recording.param
+        duration_s = len(recording.samples) / self.rate_hz
         if duration_s and self.min_s <= duration_s <= self.max_s:
             return
         least = f"{self.min_s:.3g} to" if self.min_s >= 0.001 else "more than 0 and at most"
-        raise InvalidRequestError(
-            f"Invalid '{param}': {duration_s:.6g} seconds of audio. Must be {least}"
-            f" {self.max_s:.4g} seconds.",
-            param=param,
-        )
+        allowed = f"Must be {least} {self.max_s:.4g} seconds"
+        raise invalid(recording.param, f"{duration_s:.6g} seconds of audio. {allowed}")
 
 
 def warm_up_samples(rate_hz: int) -> Samples:

@@ -6,7 +6,7 @@ Those of speech are generous: slow speech, long pauses and singing pass.
 import unicodedata
 from functools import lru_cache
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import invalid
 
 FRAME_RATE_HZ = 12.5
 """Frames per second in which bounds are counted."""
@@ -71,19 +71,13 @@ def _frames_of(character: str) -> int:
 def check_instructions(instructions: str) -> str:
     """Return the instructions of a request; raises InvalidRequestError if they are too long."""
     if len(instructions) > _MAX_INSTRUCTIONS_CHARACTERS:
-        raise InvalidRequestError(
-            f"Invalid 'instructions': {len(instructions)} characters; at most"
-            f" {_MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
-            param="instructions",
-        )
+        most = f"at most {_MAX_INSTRUCTIONS_CHARACTERS} are allowed"
+        raise invalid("instructions", f"{len(instructions)} characters; {most}")
     return instructions
 
 
 def check_prompt_length(num_positions: int, limit: int, param: str = "input") -> None:
     """Refuse a prompt, mostly of ``param``, without room for speech; raises InvalidRequestError."""
     if num_positions > limit:
-        raise InvalidRequestError(
-            f"Invalid '{param}': with it the prompt takes {num_positions} positions; at most"
-            f" {limit} are allowed.",
-            param=param,
-        )
+        reason = f"with it the prompt takes {num_positions} positions; at most {limit} are allowed"
+        raise invalid(param, reason)

@@ -15,7 +15,7 @@ from antiphon.audio.utterance import Audio
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.sampling import NEW_TOKENS, Sampling, max_frames_of, names_of
 from antiphon.contracts.types import AudioChunk, Samples, SpeechRequest
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid
 
 Texts: TypeAlias = str | list[str] | list[str | None] | None
 Recordings: TypeAlias = Recording | list[Recording] | None
@@ -242,11 +242,8 @@ def requests_of(
         if not isinstance(value, list):
             continue
         if not isinstance(text, list) or len(value) != len(texts):
-            raise InvalidRequestError(
-                f"Invalid '{name}': a list of {len(value)} for"
-                f" {len(texts) if isinstance(text, list) else 'one'} text(s).",
-                param=name,
-            )
+            num_texts = len(texts) if isinstance(text, list) else "one"
+            raise invalid(name, f"a list of {len(value)} for {num_texts} text(s)")
     return [
         _request(one, {**more, **{name: _at(value, n) for name, value in each.items()}})
         for n, one in enumerate(texts)

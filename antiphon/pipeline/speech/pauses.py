@@ -6,8 +6,9 @@ between is spoken apart, as if it were two paragraphs.
 
 import re
 from dataclasses import dataclass
+from functools import partial
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid
 from antiphon.text.offset_map import OffsetMap
 
 MAX_PAUSE_S = 10.0
@@ -22,6 +23,7 @@ _TAG = re.compile(rf"\[pause:({_INSIDE})\]", re.IGNORECASE)
 _TAG_BEGINNING = re.compile(rf"\[(?:p(?:a(?:u(?:s(?:e(?::{_INSIDE})?)?)?)?)?)?", re.IGNORECASE)
 _DURATION = re.compile(r" *([0-9]{1,6}(?:\.[0-9]{1,6})?) *(ms|s) *", re.IGNORECASE)
 _FIRST_OF_UNSPACED_SCRIPTS = "\u0e00"  # Thai; then come those of China and Japan
+_wrong = partial(invalid, "input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,3 @@ def _pause(tag: "re.Match[str]") -> Pause:
 def _is_letter(character: str) -> bool:
     """Whether it would be a part of the word beside it, in scripts that part words by spaces."""
     return character.isalnum() and character < _FIRST_OF_UNSPACED_SCRIPTS
-
-
-def _wrong(reason: str) -> InvalidRequestError:
-    return InvalidRequestError(f"Invalid 'input': {reason}.", param="input")
