@@ -296,16 +296,13 @@ class ModelRunner(Generic[RequestT]):
         uploads.send()  # without a frame too
         # Without frames too, the end of a download is the end of the step.
         rows = results or [self.frame_store.new_empty((0, 1))]
-        states = self._copy_states(launched)  # before the frames, whose end is waited for
+        states: HiddenStatesCopy | None = None
+        if isinstance(self._model, SupportsHiddenStates):
+            # Copied before the frames, whose end is waited for.
+            exported = self._model.hidden_states(slots, launched.requests, launched.numbers)
+            states = HiddenStatesCopy(exported) if exported else None
         download = Download(rows[0] if len(rows) == 1 else torch.cat(rows))
         return _Step(self, launched, states, download)
-
-    def _copy_states(self, launched: _Launched[RequestT]) -> HiddenStatesCopy | None:
-        """Start the copy of the hidden states that the model exports beside its frames."""
-        if not isinstance(self._model, SupportsHiddenStates):
-            return None
-        states = self._model.hidden_states(launched.slots, launched.requests, launched.numbers)
-        return HiddenStatesCopy(states) if states else None
 
     def _count(self, slots: Sequence[int]) -> _Launched[RequestT]:
         index = np.array(slots, np.int64)
