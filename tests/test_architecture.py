@@ -66,7 +66,7 @@ CORE_PATH = (
     *("api/schemas/field_rules.py", "api/schemas/speech.py", "api/schemas/speech_ws.py"),
     *("families/registry.py", "families/kit/*.py", "families/qwen3_tts/*.py"),
 )
-MAX_CORE_LINES = 29_100  # it may only fall
+MAX_CORE_LINES = 28_970  # it may only fall
 MAX_FILE_LINES = 400
 MAX_ROOT_MODULES = 8
 MAX_FUNCTION_LINES = 60
