@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from antiphon.api.errors import NOT_AN_OBJECT
@@ -25,7 +25,7 @@ from antiphon.api.middleware.body import FORMS
 from antiphon.api.middleware.json_limits import MAX_ESCAPES
 from antiphon.audio.media_type import media_type_of
 from antiphon.contracts.well_formed import check_members
-from antiphon.errors import InvalidRequestError, invalid, missing
+from antiphon.errors import AntiphonError, InvalidRequestError, invalid, missing
 
 _MAX_BYTES_AT_ONCE = 1024 * 1024
 """A body of this size is decoded, parsed and validated within a few milliseconds."""
@@ -77,6 +77,15 @@ class _SteppedRequest(Request):
             self._json = json.loads(text)
             await asyncio.sleep(0)
         return self._json
+
+
+async def read_json(request: Request) -> Any:
+    """Return the JSON of a body; what fails while it arrives is raised as by the framework."""
+    try:
+        await request.body()
+    except (AntiphonError, ClientDisconnect) as error:
+        raise HTTPException(400, str(error)) from error
+    return await request.json()
 
 
 async def _decoded(body: bytes) -> str:

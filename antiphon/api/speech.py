@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.api.bodies import FormRoute
+from antiphon.api.bodies import FormRoute, read_json
 from antiphon.api.delivery import EVENT_STREAM, Delivery
 from antiphon.api.encoding import ChunkObserver, FileEncoding, unspoken_headers, unspoken_member
 from antiphon.api.json_or_events import error_event, event
@@ -34,7 +34,7 @@ class SpeechRoute(FormRoute):
         if headers.get("content-type") != "application/json":
             return None
         try:
-            body = SpeechBody.model_validate(await request.json())
+            body = SpeechBody.model_validate(await read_json(request))
         except (ValueError, RecursionError):  # the framework reports what is wrong
             return None
         server = await server_state(request, await caller(request))

@@ -138,6 +138,16 @@ def test_each_key_has_its_own_limits(start: Start) -> None:
     assert statuses == [200, 200, 429]
 
 
+@pytest.mark.parametrize("media_type", ["application/json", "application/json; charset=utf-8"])
+def test_a_body_that_is_refused_as_it_arrives_was_a_request(start: Start, media_type: str) -> None:
+    server = start(LimitSettings(key_requests_per_minute=5))
+    headers, bodies = {"Content-Type": media_type}, [b"[" * 20_000, b"["]
+    answers = [httpx.post(server.base_url + URL, content=body, headers=headers) for body in bodies]
+    assert [error_of(each, 400)["code"] for each in answers] == ["json_too_large", "invalid_json"]
+    left = [each.headers["x-ratelimit-remaining-requests"] for each in answers]
+    assert left == ["4", "3"]
+
+
 def test_without_keys_an_address_is_the_caller(start: Start) -> None:
     server = start(LimitSettings(key_requests_per_minute=1))
     assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
