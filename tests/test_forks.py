@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ONE_FILE = """
 import os, pytest
 
@@ -32,6 +34,7 @@ def run(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_each_file_runs_once_in_one_fork_and_failures_keep_their_output(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / f"test_{name}.py").write_text(ONE_FILE)

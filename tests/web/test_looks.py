@@ -123,6 +123,7 @@ def is_finished(page: Page, task: str) -> bool:
     return page.text(f"{task}-status") == "Finished"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_axe_finds_nothing(screen: Page, server: RunningServer, width: int, dark: bool) -> None:
     package = pytest.importorskip("axe_core_python", reason="axe-core is not installed")

@@ -96,6 +96,7 @@ def test_a_mix_is_listened_to_and_used(page: Page, server_of_voices: RunningServ
     assert page.complaints() == []
 
 
+@pytest.mark.slow
 def test_a_voice_is_added_used_and_deleted(
     page: Page, server_of_voices: RunningServer, tmp_path: Path
 ) -> None:
