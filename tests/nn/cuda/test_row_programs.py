@@ -31,31 +31,31 @@ def fused_of(shape: ProductShape) -> tuple[int, int]:
     return int(not is_sum), int(is_sum)
 
 
-def checks_of(kind: str, claims: list[str]) -> str:
-    claims = [*claims, f"{kind}_shared_bytes <= {SHARED_BYTES}"]
-    return "\n".join(f'static_assert({claim}, "{claim}");' for claim in claims)
-
-
-@needs_compiler
-@pytest.mark.parametrize("shape", FEW, ids=str)
-def test_products_of_few_rows_compile_fit_and_have_the_structure_that_they_are_given(
-    shape: ProductShape,
-) -> None:
-    checks = checks_of("few_rows", layout_of("Arguments", few_rows._Arguments))
-    config = few_rows._CONFIGS[shape.num_outputs, shape.num_inputs, shape.num_halves]
-    macros = few_rows.definitions_of(shape, fused_of(shape), config)
-    assert compiler.compiled(f"{compiler.source_of(few_rows._FILES)}\n{checks}", macros)
-
-
-@needs_compiler
-@pytest.mark.parametrize("shape", MANY, ids=str)
-def test_products_of_many_rows_compile_fit_and_have_the_structure_that_they_are_given(
-    shape: ProductShape,
-) -> None:
-    checks = checks_of("many_rows", layout_of("Arguments", many_rows._Arguments))
-    config = many_rows._CONFIGS[shape.num_outputs, shape.num_inputs, shape.num_halves]
+def program_of(kind: str, shape: ProductShape) -> tuple[str, dict[str, int], list[str]]:
+    """Return source, macros and what must be true of the structure, of few or many rows."""
+    key = shape.num_outputs, shape.num_inputs, shape.num_halves
+    if kind == "few_rows":
+        macros = few_rows.definitions_of(shape, fused_of(shape), few_rows._CONFIGS[key])
+        source, arguments = compiler.source_of(few_rows._FILES), few_rows._Arguments
+        return source, macros, layout_of("Arguments", arguments)
+    config = many_rows._CONFIGS[key]
     macros = many_rows.definitions_of(shape, fused_of(shape), config)
-    assert compiler.compiled(f"{many_rows.source(config.n)}\n{checks}", macros)
+    return many_rows.source(config.n), macros, layout_of("Arguments", many_rows._Arguments)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [*(("few_rows", shape) for shape in FEW), *(("many_rows", shape) for shape in MANY)],
+    ids=str,
+)
+def test_products_compile_fit_and_have_the_structure_that_they_are_given(
+    kind: str, shape: ProductShape
+) -> None:
+    source, macros, claims = program_of(kind, shape)
+    claims = [*claims, f"{kind}_shared_bytes <= {SHARED_BYTES}"]
+    checks = "\n".join(f'static_assert({claim}, "{claim}");' for claim in claims)
+    assert compiler.compiled(f"{source}\n{checks}", macros)
 
 
 def random(*shape: int, seed: int) -> Tensor:
