@@ -63,7 +63,6 @@ DEVICE bool is_elected() {  // one lane of a warp, known to be one when code is 
 }
 // Of a tile of 64 inputs: rows of 128 swizzled bytes, groups of eight rows one after the other.
 DEVICE u64 descriptor(u32 address) { return (u64)((address >> 4) & 0x3FFF) | (1ull << 16) | (64ull << 32) | (1ull << 62); }
-DEVICE float bfloat(u16 number) { return __uint_as_float(static_cast<u32>(number) << 16); }
 DEVICE void await_cluster(u32 barrier) {  // the first time that other blocks' bytes have arrived
     asm volatile(
         "{.reg .pred p;\n"
