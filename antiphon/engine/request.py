@@ -283,14 +283,16 @@ class EngineRequest:
         return self.num_frames_planned < self.planning_limit
 
     @property
-    def is_store_full(self) -> bool:
-        """Whether its next frame would overwrite one that is in no codec chunk yet."""
-        return self.has_codec and self.num_frames_undecoded >= FRAME_STORE_FRAMES
+    def needs_decoding(self) -> bool:
+        """Whether its next frame waits for the codec: by the frame store, or for its consumer."""
+        num_undelivered = self.num_frames_planned - self.codec.num_delivered
+        is_store_full = self.num_frames_undecoded >= FRAME_STORE_FRAMES
+        return self.has_codec and (is_store_full or num_undelivered >= self.max_unread_frames)
 
     @property
     def is_idle(self) -> bool:
         """Whether its next frame needs more text, or its consumer to read."""
-        return not (self.may_run or self.is_store_full)
+        return not (self.may_run or self.needs_decoding)
 
     @property
     def is_last_frame_planned(self) -> bool:
@@ -304,9 +306,7 @@ class EngineRequest:
         """Whether it can use a slot; it cannot while a frame of an earlier slot is in flight."""
         if self.num_in_flight:
             return False
-        if self.num_frames_planned == 0 or self.may_run or self.finish_reason is not None:
-            return True
-        return self.is_store_full  # it was preempted so, and only a decoder makes room
+        return self.num_frames_planned == 0 or self.finish_reason is not None or not self.is_idle
 
     def _update_limit(self) -> None:
         if self.finish_reason is not None or self.status not in (Status.WAITING, Status.RUNNING):
