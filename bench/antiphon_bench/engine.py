@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
+from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from antiphon.config import ModelSettings
 from antiphon.contracts.family import Product
 from antiphon.contracts.prompt import Prompt
@@ -194,6 +195,8 @@ async def run(
     model = await SpeechModel.load(settings.model_copy(update=UNBOUNDED))
     try:
         await model.warm_up()
+        set_interpreter_for_streams()  # as a server does
+        settle_heap()
         results = []
         for load in loads:
             await measure(model, replace(load, num_frames=min(_WARM_UP_FRAMES, load.num_frames)))
