@@ -166,11 +166,15 @@ class AudioDecoder:
         )
 
     @property
+    def num_stretched(self) -> int:
+        """Groups past a stream's last one that its decoder's layers wait for."""
+        return self.stretch_norm.num_ahead
+
+    @property
     def num_late_ticks(self) -> int:
         """Groups past a stream's last one until all its audio has been returned."""
         num_mels = self.vocoder.delay + -(-self.overlap.padding // self.config.hop_samples)
-        num_ahead = self.stretch_norm.num_ahead + self.mel_norm.num_ahead
-        return num_ahead + -(-num_mels // self.config.group_mels)
+        return self.num_stretched + self.mel_norm.num_ahead + -(-num_mels // self.config.group_mels)
 
     def open(self, num_slots: int) -> CodecState:
         config, like = self.config, self.table
@@ -191,7 +195,15 @@ class AudioDecoder:
             windows=like.new_zeros(num_slots, num_windows, config.fft_size),
         )
 
-    def tick(self, codes: Tensor, state: CodecState, slots: Tensor, flags: Tensor) -> Tensor:
+    def tick(
+        self,
+        codes: Tensor,
+        state: CodecState,
+        slots: Tensor,
+        flags: Tensor,
+        *,
+        is_past: bool = False,
+    ) -> Tensor:
         """Decode groups of each row, and return the audio that no later group can change.
 
         Args:
@@ -200,6 +212,7 @@ class AudioDecoder:
             slots: slots of the rows, int64 ``[num_rows]``.
             flags: bool ``[num_rows, PASS_GROUPS, 2]``: whether there is a group, and whether it is
                 past the end of the stream.
+            is_past: whether all groups of all rows are `num_stretched` or more past the end.
 
         Returns:
             float32 ``[num_rows, PASS_GROUPS * samples_per_group + 2]``: samples, then the start and
@@ -211,13 +224,18 @@ class AudioDecoder:
         state.num_groups[slots] = num_groups
         num_counted = counts.sum(1)
         groups = ticks[:, None] + torch.arange(PASS_GROUPS, device=ticks.device)
-        states = self._embedded(codes)
-        states = self.stretch(states).view(*counts.shape, -1, states.shape[3])
-        kept, nothing = (state.sums[0], state.lines[0]), torch.zeros_like(is_end)
-        states = self.stretch_norm(states, (rows, groups), kept, (is_group, nothing))
-        groups = groups - self.stretch_norm.num_ahead
-        mels = self._mels(states, (rows, groups, num_groups[:, None]), (counts, is_end), state)
-        groups = groups - self.mel_norm.num_ahead
+        place = (rows, groups - self.num_stretched, num_groups[:, None])
+        if is_past:  # the decoder's layers have all groups of the streams
+            size = PASS_GROUPS * self.config.group_positions
+            states = self.table.new_zeros(len(codes), size, self.table.shape[1])
+        else:
+            states = self._embedded(codes)
+            states = self.stretch(states).view(*counts.shape, -1, states.shape[3])
+            kept, nothing = (state.sums[0], state.lines[0]), torch.zeros_like(is_end)
+            states = self.stretch_norm(states, (rows, groups), kept, (is_group, nothing))
+            states = self._decoded(states, place, state)
+        mels = self._mels(states, place, (counts, is_end), state)
+        groups = place[1] - self.mel_norm.num_ahead
         span = _span(rows, groups, num_groups[:, None], self.config.group_mels)
         states = self.vocoder(self.embedding(mels), span, state.vocoder)
         span = span.moved(self.vocoder.delay)
@@ -234,6 +252,21 @@ class AudioDecoder:
         known = torch.minimum(codes, self.sizes - 1)  # the empty code of text has no vector
         return F.embedding(known + self.offsets, self.table).sum(-2)
 
+    def _decoded(
+        self, states: Tensor, place: tuple[Tensor, Tensor, Tensor], state: CodecState
+    ) -> Tensor:
+        """Run the decoder's layers; see `_mels`.
+
+        Args:
+            states: states of the groups, ``[num_rows, n, hidden_size]``.
+        """
+        span = _span(*place, self.config.group_positions)
+        states = self.norm(self.decoder(states, span, state.decoder))
+        # Zeros surround a stream: the last mel frames reach beyond its last group.
+        positions = span.positions(states.shape[1])
+        is_inside = (positions >= 0) & (positions < span.end)
+        return torch.where(is_inside[:, :, None], states, 0.0)
+
     def _mels(
         self,
         states: Tensor,
@@ -244,18 +277,12 @@ class AudioDecoder:
         """Return the normalised mel spectrogram of earlier groups of each row.
 
         Args:
-            states: states of the groups, ``[num_rows, n, hidden_size]``.
+            states: states from `_decoded`.
             place: slots, group numbers, and number of groups.
             flags: whether each group of the pass is valid, and whether it is past the end.
         """
         (slots, groups, num_groups), (counts, is_end) = place, flags
         count, num_before = self.config.group_positions, self._num_before
-        span = _span(slots, groups, num_groups, count)
-        states = self.norm(self.decoder(states, span, state.decoder))
-        # Zeros surround a stream: the last mel frames reach beyond its last group.
-        positions = span.positions(states.shape[1])
-        is_inside = (positions >= 0) & (positions < span.end)
-        states = torch.where(is_inside[:, :, None], states, 0.0)
         ring = state.last.shape[1]
         before = state.last[slots[:, 0], (groups[:, 0] - 1) % ring]
         lasts = torch.unflatten(states, 1, (-1, count))[:, :, -num_before:]

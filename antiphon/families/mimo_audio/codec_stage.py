@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.engine.runner import row_buckets
 from antiphon.families.kit.loading import weights_for
 from antiphon.families.mimo_audio.checkpoint import decoder_part
 from antiphon.families.mimo_audio.codec import AudioDecoder, CodecState
@@ -40,8 +39,10 @@ from antiphon.nn.weights import Progress, open_weights
 
 _NOTHING, _GROUP, _LATE = range(3)
 """Contents of a place in a pass: nothing, a group of the stream, or one past its end."""
-_MAX_ROWS = 32
-"""Maximum rows of a pass; on a GPU without kernels a pass copies each row's KV cache, 10 MB."""
+_SIZES = (1, 2, 4, 8, 12, 16, 24, 32)
+"""Rows of a pass; on a GPU without kernels a pass copies each row's KV cache, 10 MB."""
+_NUM_APART = 4
+"""Rows past their ends from which on they are a pass of their own, without most of the layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class StageState:
         frames: text id and codes of each row's groups, int64 ``[n, PASS_GROUPS, frame_size]``,
             with rows for the largest pass.
         rows: slot and place contents of each row, int64 ``[n, 1 + PASS_GROUPS]``.
-        graphs: CUDA graphs by number of rows.
+        graphs: CUDA graphs by number of rows, and whether these are past their ends.
         sizes: captured numbers of rows, ascending.
     """
 
@@ -75,11 +76,13 @@ class GroupPass:
 
     Attributes:
         num_late: number of groups past the end, which follow these.
+        first_late: number of such groups in earlier passes.
     """
 
     slot: int
     places: Sequence[int]
     num_late: int
+    first_late: int
 
     def row(self) -> list[int]:
         """Return the slot, the contents of each place, then the group indices in the launch."""
@@ -88,13 +91,16 @@ class GroupPass:
         return [self.slot, *kinds, *self.places, *[0] * (self.num_late + rest)]
 
 
-def _passes(slot: int, places: Sequence[int], num_late: int = 0) -> list[GroupPass]:
+def _passes(
+    slot: int, places: Sequence[int], num_late: int = 0, first_late: int = 0
+) -> list[GroupPass]:
     """Split groups, by their indices in the launch, and those past the end into passes."""
     passes = []
     for start in range(0, len(places) + num_late, PASS_GROUPS):
         own = places[start : start + PASS_GROUPS]
-        num_left = len(places) + num_late - start
-        passes.append(GroupPass(slot, own, min(PASS_GROUPS, num_left) - len(own)))
+        num_own_late = min(PASS_GROUPS, len(places) + num_late - start) - len(own)
+        passes.append(GroupPass(slot, own, num_own_late, first_late))
+        first_late += num_own_late
     return passes
 
 
@@ -165,7 +171,8 @@ class MiMoAudioCodec:
     def open(self, num_slots: int) -> StageState:
         """Return fresh streams, with captured graphs."""
         device = self._device
-        sizes = row_buckets(min(num_slots, _MAX_ROWS)) if self._is_batched else (1,)
+        most = min(num_slots, _SIZES[-1]) if self._is_batched else 1
+        sizes = (*(size for size in _SIZES if size < most), most)
         numbers = partial(torch.zeros, dtype=torch.int64, device=device)
         state = StageState(
             codec=self._decoder.open(num_slots + 1),
@@ -178,10 +185,11 @@ class MiMoAudioCodec:
             state.rows[:, 0] = state.padding
             torch.cuda.synchronize(device)
             with exact_float32():
-                for number, size in enumerate(reversed(sizes), start=1):
-                    state.graphs.capture(size, partial(self._tick, state, size))
+                shapes = [*product(reversed(sizes), (False, True))]
+                for number, shape in enumerate(shapes, start=1):
+                    state.graphs.capture(shape, partial(self._tick, state, *shape))
                     if self._progress is not None:
-                        self._progress(number, len(sizes))
+                        self._progress(number, len(shapes))
             state.graphs.settle()
         return state
 
@@ -220,7 +228,8 @@ class MiMoAudioCodec:
             if isinstance(frame_store, np.ndarray):  # only the groups that are read are uploaded
                 own, sent = [*range(len(places), len(places) + len(own))], own
                 places += sent
-            passes.append(_passes(each.slot, own, stop - end))
+            first_late = 0 if each.end is None else max(0, each.start - each.end)
+            passes.append(_passes(each.slot, own, stop - end, first_late))
         if isinstance(frame_store, np.ndarray):
             frames = upload(frame_store.reshape(-1, frame_store.shape[2])[places], self._device)
         else:
@@ -246,14 +255,24 @@ class MiMoAudioCodec:
             passes = [[each for each in row if self._counts(each, frames)] for row in passes]
         size, slots, made = state.sizes[-1], list[int](), list[Tensor]()
         for rank in zip_longest(*passes):
-            part = [each for each in rank if each is not None]
-            for some in (part[start : start + size] for start in range(0, len(part), size)):
-                if made:
-                    made[-1] = made[-1].clone()  # the next pass overwrites it
-                with exact_float32():
-                    made.append(self._pass(some, frames, state))
-                slots += [each.slot for each in some]
+            for part in self._parted([each for each in rank if each is not None]):
+                for some in (part[start : start + size] for start in range(0, len(part), size)):
+                    if made:
+                        made[-1] = made[-1].clone()  # the next pass overwrites it
+                    with exact_float32():
+                        made.append(self._pass(some, frames, state))
+                    slots += [each.slot for each in some]
         return slots, made
+
+    def _parted(self, rows: list[GroupPass]) -> Sequence[list[GroupPass]]:
+        """Part the rows whose streams have left the decoder's layers, if it is worth a pass."""
+        past = [each for each in rows if self._is_past(each)]
+        if len(past) < min(_NUM_APART, len(rows)):
+            return [rows]
+        return [[each for each in rows if not self._is_past(each)], past]
+
+    def _is_past(self, each: GroupPass) -> bool:
+        return not each.places and each.first_late >= self._decoder.num_stretched
 
     def _counts(self, each: GroupPass, frames: Tensor) -> bool:
         """Return whether a pass over frames on the host has any audio."""
@@ -262,6 +281,7 @@ class MiMoAudioCodec:
 
     def _pass(self, passes: Sequence[GroupPass], frames: Tensor, state: StageState) -> Tensor:
         size = round_up(len(passes), state.sizes)
+        shape = size, all(map(self._is_past, passes))
         written = np.zeros((size, 1 + 2 * PASS_GROUPS), np.int64)
         written[:, 0] = state.padding
         for row, each in enumerate(passes):
@@ -271,14 +291,14 @@ class MiMoAudioCodec:
         state.rows[:size].copy_(rows)
         if len(frames):
             state.frames[:size].copy_(frames[places])
-        return state.graphs.run(size, partial(self._tick, state, size))[: len(passes)]
+        return state.graphs.run(shape, partial(self._tick, state, *shape))[: len(passes)]
 
-    def _tick(self, state: StageState, size: int) -> Tensor:
+    def _tick(self, state: StageState, size: int, is_past: bool) -> Tensor:
         slots, kinds, frames = state.rows[:size, 0], state.rows[:size, 1:], state.frames[:size]
         is_group = (kinds == _GROUP) & (frames[:, :, 0] == self._empty_id)
         codes = torch.unflatten(frames[:, :, 1:], 2, (-1, self._num_codes))
         flags = torch.stack((is_group, kinds == _LATE), dim=2)
-        return self._decoder.tick(codes, state.codec, slots, flags)
+        return self._decoder.tick(codes, state.codec, slots, flags, is_past=is_past)
 
 
 def load_codec(context: LoadContext, *, is_batched: bool | None = None) -> MiMoAudioCodec:

@@ -20,6 +20,7 @@ from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.request import EngineRequest
+from antiphon.families.mimo_audio.codec import AudioDecoder
 from antiphon.families.mimo_audio.codec_stage import (
     MiMoAudioCodec,
     PendingGroups,
@@ -70,7 +71,7 @@ def test_a_pass_of_the_decoder_asks_nothing(checkpoint: Path) -> None:
     with AskNothing():
         for _ in range(3):
             state.frames.fill_(3)
-            codec._tick(state, 1)
+            codec._tick(state, 1, is_past=False)
 
 
 @pytest.mark.gpu
@@ -156,6 +157,26 @@ def test_slots_side_by_side_are_each_alone(checkpoint: Path) -> None:
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+def test_streams_past_their_ends_take_no_time_of_the_decoders_layers(checkpoint: Path) -> None:
+    codec = load_codec(LoadContext(checkpoint, device="cpu"), is_batched=True)
+    streams, decoded = streams_of((40, 44, 40, 16, 16, 16, 16, 16)), AudioDecoder._decoded
+    alone = [decode(codec, each) for each in streams]
+    nums_of_rows: list[int] = []
+
+    def counted(decoder: AudioDecoder, *given: Any) -> torch.Tensor:
+        nums_of_rows[-1] += len(given[0])
+        return decoded(decoder, *given)
+
+    with mock.patch.object(AudioDecoder, "_decoded", counted):
+        for is_past in (codec._is_past, lambda each: False):
+            nums_of_rows.append(0)
+            with mock.patch.object(codec, "_is_past", is_past):
+                together = decode_together(codec, streams, codec.open(9))
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert nums_of_rows[0] < 0.9 * nums_of_rows[1]
+
+
 def test_a_step_takes_one_pass_at_the_end_of_a_stream_too(checkpoint: Path) -> None:
     context = LoadContext(checkpoint, "cpu", "float32", 2)
     codec = load_codec(context, is_batched=True)
@@ -169,9 +190,9 @@ def test_a_step_takes_one_pass_at_the_end_of_a_stream_too(checkpoint: Path) -> N
         num_passes.append(0)
         return launch(chunks, *others)
 
-    def counted_tick(state: StageState, size: int) -> torch.Tensor:
+    def counted_tick(state: StageState, *shape: Any) -> torch.Tensor:
         num_passes[-1] += 1
-        return tick(state, size)
+        return tick(state, *shape)
 
     with mock.patch.multiple(codec, launch=counted_launch, _tick=counted_tick):
         core = EngineCore(FusedRunner(load_runner(context), codec))
