@@ -153,7 +153,12 @@ class AudioDecoder:
             sizes=sizes.to(device),
             stretch=Linear(conv.flatten(0, 1).contiguous(), bias),
             stretch_norm=TimeNorm.of(weights, "decoder.dconv1.norm", ahead),
-            decoder=streamed("decoder", config.decoder, PASS_GROUPS * config.group_positions),
+            decoder=streamed(
+                "decoder",
+                config.decoder,
+                PASS_GROUPS * config.group_positions,
+                factors=torch.float16,
+            ),
             norm=layer_norm(weights, "decoder.layer_norm"),
             mel_weight=weights["decoder.dconv2.conv.weight"],
             mel_bias=weights["decoder.dconv2.conv.bias"],

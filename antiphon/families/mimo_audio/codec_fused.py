@@ -1,7 +1,9 @@
-"""Fused GPU kernels of the tokenizer's decoder layers: seven launches per layer.
+"""Fused GPU kernels of the tokenizer's layers: seven launches per layer.
 
-Factors of products are float32, split into two float16 numbers (see `antiphon.nn.kernels.split`),
-so that a row's result does not depend on its batch, bit for bit.
+States, sums and norms are float32. Factors of products are float16 in the decoder's layers, nearly
+all of the arithmetic, and float32 in those of the vocoder, which makes phases of them: split into
+two float16 numbers (see `antiphon.nn.kernels.split`). A row's result does not depend on its batch,
+bit for bit.
 """
 
 from collections.abc import Iterable
@@ -33,14 +35,19 @@ class ShiftedNorm:
     def of(cls, norm: LayerNorm) -> "ShiftedNorm":
         return cls(norm.weight - 1.0, norm.bias, norm.epsilon)
 
-    def __call__(self, states: Tensor) -> Tensor:
-        return add_modulated_norm(states, None, self.weight, self.bias, self.epsilon, torch.float32)
+    def __call__(self, states: Tensor, dtype: torch.dtype) -> Tensor:
+        return add_modulated_norm(states, None, self.weight, self.bias, self.epsilon, dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class FusedNetLayer:
-    """A `NetLayer` with weights laid out for kernels."""
+    """A `NetLayer` with weights laid out for kernels.
 
+    Attributes:
+        dtype: type of the products' inputs, float32 or float16.
+    """
+
+    dtype: torch.dtype
     attention_norm: ShiftedNorm
     query_key_value: ConvWeights
     output: ConvWeights
@@ -49,14 +56,15 @@ class FusedNetLayer:
     narrow: ConvWeights
 
     @classmethod
-    def of(cls, layer: NetLayer) -> "FusedNetLayer":
+    def of(cls, layer: NetLayer, dtype: torch.dtype) -> "FusedNetLayer":
         return cls(
+            dtype,
             ShiftedNorm.of(layer.attention_norm),
-            _laid_out(layer.query_key_value),
-            _laid_out(layer.output),
+            _laid_out(layer.query_key_value, dtype),
+            _laid_out(layer.output, dtype),
             ShiftedNorm.of(layer.feed_forward_norm),
-            _laid_out(layer.wide),
-            _laid_out(layer.narrow),
+            _laid_out(layer.wide, dtype),
+            _laid_out(layer.narrow, dtype),
         )
 
     def __call__(self, states: Tensor, kept: tuple[Tensor, Tensor], rows: DelayedRows) -> Tensor:
@@ -66,10 +74,11 @@ class FusedNetLayer:
             states: ``[num_rows * num_positions, hidden_size]``.
             kept: ring buffers of the layer; see `attend_delayed`.
         """
-        joined = _product(self.attention_norm(states), self.query_key_value)
-        attended, states = attend_delayed(joined, states, kept, rows)
+        joined = _product(self.attention_norm(states, self.dtype), self.query_key_value)
+        attended, states = attend_delayed(joined, states, kept, rows, self.dtype)
         states = _product(attended, self.output, residual=states)
-        hidden = _product(self.feed_forward_norm(states), self.wide, activation="gelu")
+        normed = self.feed_forward_norm(states, self.dtype)
+        hidden = _product(normed, self.wide, activation="gelu", dtype=self.dtype)
         return _product(hidden, self.narrow, residual=states)
 
 
@@ -87,8 +96,15 @@ class FusedStack:
     right: int
 
     @classmethod
-    def of(cls, layers: Iterable[NetLayer], radians: Tensor, left: int, right: int) -> "FusedStack":
-        return cls(tuple(map(FusedNetLayer.of, layers)), radians, left, right)
+    def of(
+        cls,
+        layers: Iterable[NetLayer],
+        radians: Tensor,
+        window: tuple[int, int],
+        dtype: torch.dtype = torch.float32,
+    ) -> "FusedStack":
+        """Lay out layers with a window before and after a position; see `FusedNetLayer`."""
+        return cls(tuple(FusedNetLayer.of(each, dtype) for each in layers), radians, *window)
 
     def __call__(self, states: Tensor, places: Tensor, kept: tuple[Tensor, Tensor]) -> Tensor:
         """Run all layers; see `antiphon.families.mimo_audio.codec_stack.StreamingStack`.
@@ -127,13 +143,18 @@ class FusedStack:
         return rotations, torch.stack((slots, starts, ends), dim=2)
 
 
-def _laid_out(linear: Linear) -> ConvWeights:
+def _laid_out(linear: Linear, dtype: torch.dtype) -> ConvWeights:
     factors, rest = (each.contiguous() for each in split(linear.weight.T))
-    return ConvWeights(factors, linear.bias, rest=rest)
+    return ConvWeights(factors, linear.bias, rest=rest if dtype == torch.float32 else None)
 
 
 def _product(
-    inputs: Tensor, weights: ConvWeights, *, activation: str = "", residual: Tensor | None = None
+    inputs: Tensor,
+    weights: ConvWeights,
+    *,
+    activation: str = "",
+    residual: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     # A product with one tap reads no stream state.
     rows = Rows(inputs.new_empty(1, 1), inputs.new_empty(1, 1, dtype=torch.int32), inputs, 1)
@@ -144,4 +165,5 @@ def _product(
         config_of(weights, len(inputs)),
         activation=activation,
         residual=residual,
+        sum_dtype=dtype,
     )[0]

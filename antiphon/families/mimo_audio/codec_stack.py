@@ -60,12 +60,20 @@ class StreamingStack:
 
     @classmethod
     def of(
-        cls, weights: Weights, name: str, config: NetConfig, num_positions: int, *, is_exact: bool
+        cls,
+        weights: Weights,
+        name: str,
+        config: NetConfig,
+        num_positions: int,
+        *,
+        is_exact: bool,
+        factors: torch.dtype = torch.float32,
     ) -> "StreamingStack":
         """Load the layers below ``name``, from float32 tensors on one device.
 
         Args:
             is_exact: whether to compute in float32 on a GPU too, without kernels.
+            factors: type of the factors of products in kernels, float32 or float16.
         """
         names = (f"{name}.layers.{index}" for index in range(config.num_layers))
         layers = (NetLayer.of(weights, each, config) for each in names)
@@ -74,7 +82,8 @@ class StreamingStack:
         if kernels.run_on(like) and not is_exact:
             from antiphon.families.mimo_audio.codec_fused import FusedStack
 
-            fused = FusedStack.of(layers, turned.halves, config.left, config.right)
+            window = config.left, config.right
+            fused = FusedStack.of(layers, turned.halves, window, factors)
         # Weights laid out for kernels are not stored twice.
         plain = () if fused is not None else tuple(layers)
         return cls(config, plain, turned, num_positions, fused)

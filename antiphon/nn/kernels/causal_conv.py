@@ -106,7 +106,8 @@ def causal_conv(
         residual: addend of the result's shape.
         snake: activation of the sum.
         keeps_sum: whether the sum itself is returned beside its activation.
-        sum_dtype: type of that sum; ``None``: the type of ``x``.
+        sum_dtype: type of that sum, or of the result if there is no activation of it; ``None``: the
+            type of ``x``.
 
     Returns:
         The sum and the activated sum, ``[num_frames * rate, num_out]`` (half of that with "gate");
@@ -116,7 +117,7 @@ def causal_conv(
     assert x.is_contiguous()
     assert num_in == conv.num_in
     width = conv.num_out // 2 if activation == "gate" else conv.num_out
-    active = result = x.new_empty(num_columns, width)
+    active = result = x.new_empty(num_columns, width, dtype=None if snake else sum_dtype)
     if snake is not None and keeps_sum:
         result = torch.empty_like(active, dtype=sum_dtype)
     num_tiles = triton.cdiv(num_columns, config.columns) * triton.cdiv(conv.num_out, config.outputs)

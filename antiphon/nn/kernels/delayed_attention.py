@@ -42,7 +42,11 @@ class DelayedRows:
 
 
 def attend_delayed(
-    joined: Tensor, states: Tensor, kept: tuple[Tensor, Tensor], rows: DelayedRows
+    joined: Tensor,
+    states: Tensor,
+    kept: tuple[Tensor, Tensor],
+    rows: DelayedRows,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend from positions that are earlier by ``right``, and store state for later passes.
 
@@ -56,6 +60,7 @@ def attend_delayed(
             right + num_positions, 2, num_heads * head_dim]``, of no positions if ``right`` is 0;
             updated in place.
         rows: rows of ``joined``.
+        dtype: type of the attention output; ``None``: that of ``states``.
 
     Returns:
         The attention output, and the states of its positions, both shaped like ``states``.
@@ -67,7 +72,7 @@ def attend_delayed(
     assert states.is_contiguous()
     assert num_kept >= rows.left + rows.right + num_positions
     assert rows.right == 0 or waiting.shape[1] >= rows.right + num_positions
-    attended = torch.empty_like(states)
+    attended = torch.empty_like(states, dtype=dtype)
     delayed = torch.empty_like(states) if rows.right else states
     is_early = overlaps(joined)
     _attend_delayed[(num_rows, num_heads)](

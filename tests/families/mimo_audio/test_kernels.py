@@ -63,8 +63,8 @@ def test_audio_is_that_of_pytorch_lines(checkpoint: Path, monkeypatch: pytest.Mo
     assert codec._decoder.decoder.fused is not None
     together = decode_together(codec, streams, codec.open(4))
     for one, other in zip(wanted, together, strict=True):
-        # A rounding may turn a key's last bit, which is a thousandth of it.
-        np.testing.assert_allclose(other, one, atol=3e-4)
+        # A rounding may turn a key's last bit, or a factor's, which is a thousandth of it.
+        np.testing.assert_allclose(other, one, atol=1e-3)
 
 
 def halved(state: StageState) -> StageState:
@@ -82,7 +82,8 @@ def test_layers_of_full_size_compile(card: Card, monkeypatch: pytest.MonkeyPatch
     for each, num_positions in NETS:
         assert each.left is not None
         assert each.right is not None
-        stack = FusedStack.of([layer_of(each)] * 2, meta(each.head_dim // 2), each.left, each.right)
+        window, factors = (each.left, each.right), torch.float32 if each.right else torch.float16
+        stack = FusedStack.of([layer_of(each)] * 2, meta(each.head_dim // 2), window, factors)
         num_kept, num_waiting = each.left + each.right + num_positions, each.right + num_positions
         kept = (
             meta(2, 9, num_kept, 2, each.num_heads, each.head_dim, dtype=torch.float16),
