@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from http import HTTPStatus
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -34,7 +33,7 @@ from antiphon.api.adapters import ADAPTERS
 from antiphon.api.adapters.errors import ServiceErrorMiddleware
 from antiphon.api.description import DescribedApi
 from antiphon.api.encoding import UNSPOKEN_HEADER, UNSPOKEN_OMITTED_HEADER
-from antiphon.api.errors import ErrorMiddleware, raised_by_framework
+from antiphon.api.errors import ErrorMiddleware
 from antiphon.api.front_end import FrontEnd
 from antiphon.api.loop_lag import LoopLag
 from antiphon.api.middleware.base import (
@@ -144,9 +143,8 @@ def create_app(
     for resource in RESOURCES:
         # Not included, which would prepare each route anew for every app, when it is first asked.
         app.router.routes.extend(resource.router.routes)
-    app.add_exception_handler(HTTPException, raised_by_framework)
-    app.add_exception_handler(RequestValidationError, raised_by_framework)
-    app.add_exception_handler(HTTPStatus.METHOD_NOT_ALLOWED, raise_again)
+    for error in (HTTPException, RequestValidationError):
+        app.add_exception_handler(error, raise_again)
     app.add_middleware(MethodMiddleware, routes=list(app.routes))
     _add_middleware(app, settings, guards)
     return app

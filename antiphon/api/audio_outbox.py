@@ -100,7 +100,7 @@ class AudioOutbox:
         async def play() -> None:
             try:
                 async with (
-                    failures_to(listener.fail),
+                    failures_to(listener.fail, self._server.guards.metrics),
                     aclosing(encoding.pieces(utterance.synthesis.events(), observers)) as pieces,
                 ):
                     await _heard(pieces, listener, encoding)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -192,24 +192,17 @@ def _of_http(error: HTTPException) -> WireError:
     return WireError(error.status_code, message, kind, None, code, headers)
 
 
-def _hint(request: Request, error: HTTPException) -> str:
-    """Return the path that a client has probably left ``/v1`` out of."""
-    path = f"/v1{request.url.path}"
-    routes = request.app.routes if error.status_code == HTTPStatus.NOT_FOUND else ()
-    scope = {**request.scope, "path": path}
-    is_there = any(route.matches(scope)[0] is Match.FULL for route in routes)
-    return f" Did you mean {path}?" if is_there else ""
-
-
-async def raised_by_framework(request: Request, error: Exception) -> Response:
-    """Answer what FastAPI raises before any code of ours runs: 404, 405, wrong bodies."""
+def _described(error: Exception, scope: Scope) -> WireError:
+    """Describe an error that ends a request; the framework's own name the address."""
     described = wire_error(error)
-    target = f"{request.method} {request.url.path}"
-    if isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
-        described = replace(described, message=f"{error.detail}: {target}.{_hint(request, error)}")
-    log_failure(error, has_started=False)
-    free_frames(error)
-    return described.response()
+    if not isinstance(error, HTTPException) or error.detail != HTTPStatus(error.status_code).phrase:
+        return described
+    # A path that a client has probably left ``/v1`` out of.
+    moved = {**scope, "path": f"/v1{scope['path']}"}
+    routes = scope["app"].routes if error.status_code == HTTPStatus.NOT_FOUND else ()
+    is_there = any(route.matches(moved)[0] is Match.FULL for route in routes)
+    hint = f" Did you mean {moved['path']}?" if is_there else ""
+    return replace(described, message=f"{error.detail}: {scope['method']} {scope['path']}.{hint}")
 
 
 @asynccontextmanager
@@ -223,13 +216,15 @@ async def on_failure(report: Callable[[Exception], Awaitable[bool]]) -> AsyncGen
 
 
 @asynccontextmanager
-async def failures_to(send: Callable[[WireError], Awaitable[None]]) -> AsyncGenerator[None, None]:
+async def failures_to(
+    send: Callable[[WireError], Awaitable[None]], metrics: Metrics
+) -> AsyncGenerator[None, None]:
     """Send failures to the client of a WebSocket; those that end the connection are raised."""
 
     async def report(error: Exception) -> bool:
         if isinstance(error, WebSocketDisconnect | IdleError):
             return False
-        log_failure(error, has_started=True)
+        record_failure(error, metrics, has_started=True)
         free_frames(error)
         await send(wire_error(error))
         return True
@@ -254,15 +249,13 @@ class ErrorMiddleware:
             await send(message)
 
         async def report(error: Exception) -> bool:
-            log_failure(error, has_started)
-            code = wire_error(error).code or "none"
-            self._metrics.errors.labels(code, "stream" if has_started else "start").inc()
+            record_failure(error, self._metrics, has_started=has_started)
             free_frames(error)
             if isinstance(error, WebSocketDisconnect):
                 return True  # no answer reaches the client
             if has_started:
                 return False
-            await wire_error(error).response()(scope, receive, send)
+            await _described(error, scope).response()(scope, receive, send)
             return True
 
         async with on_failure(report):
@@ -288,9 +281,10 @@ def free_frames(error: BaseException) -> None:
             waiting += each.exceptions
 
 
-def log_failure(error: Exception, has_started: bool) -> None:
-    """Log a failure as loudly as it deserves; what a client did wrong may quote what it sent."""
+def record_failure(error: Exception, metrics: Metrics, *, has_started: bool) -> None:
+    """Count a failure, and log it without its message where that may quote what a client sent."""
     described = wire_error(error)
+    metrics.errors.labels(described.code or "none", "stream" if has_started else "start").inc()
     when = "after its response had begun" if has_started else "before its response"
     known = (AntiphonError, HTTPException, RequestValidationError, *_CLIENT_LEFT)
     kind = {"failure": f"{described.status} {described.code}"}

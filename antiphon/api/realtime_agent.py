@@ -50,6 +50,7 @@ from antiphon.contracts.chat_types import ChatRequest, ChatSampling
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.chat.service import ChatModel
 from antiphon.pipeline.chat.talk_history import TalkHistory, TalkItem
+from antiphon.telemetry.metrics import Metrics
 
 MAX_REPLIES = 4
 """Responses of one client at once: one of its conversation, and others beside that."""
@@ -263,7 +264,8 @@ class AgentConversation:
         items = self._items(request, settings, voice, item)
         events = ReplyEvents(self._socket, plan, item)
         await events.create()
-        self._replies.append(_Reply(events, asyncio.create_task(_played(events, items))))
+        playing = _played(events, items, self._socket.metrics)
+        self._replies.append(_Reply(events, asyncio.create_task(playing)))
 
     async def _cancel(self, message: Mapping[str, Any]) -> None:
         id = parsed(message, ResponseCancel).response_id
@@ -341,10 +343,10 @@ class AgentConversation:
         )
 
 
-async def _played(events: ReplyEvents, items: ReplyItems) -> None:
+async def _played(events: ReplyEvents, items: ReplyItems, metrics: Metrics) -> None:
     """Send a response to its end, or to an error, which the client receives."""
     with suppress(WebSocketDisconnect):  # the client is gone
-        async with failures_to(events.fail):
+        async with failures_to(events.fail, metrics):
             await events.play(items)
 
 

@@ -19,6 +19,7 @@ from antiphon.api.middleware import json_limits, memory_budget
 from antiphon.api.middleware.keys import KEY_SUBPROTOCOL
 from antiphon.concurrency import cancel_and_wait, until_ended
 from antiphon.errors import IdleError, InvalidRequestError
+from antiphon.telemetry.metrics import Metrics
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 COPIES_OF_MESSAGE = 3
@@ -47,6 +48,11 @@ class Socket:
         self._next_message_s = 0.0
         self._num_received = 0
         self.in_hand = memory_budget.Holding()
+
+    @property
+    def metrics(self) -> Metrics:
+        found: Metrics = self._websocket.app.state.guards.metrics
+        return found
 
     async def accept(self, headers: Mapping[str, str] | None = None) -> None:
         """Complete the handshake; of the subprotocols that are offered, one must be taken.
@@ -187,7 +193,7 @@ async def converse(
             await socket.send(greeting)
         is_last = False
         while not is_last:
-            async with failures_to(conversation.refuse):
+            async with failures_to(conversation.refuse, socket.metrics):
                 is_last = await conversation.receive(await socket.receive())
         if await _finished(socket, conversation):
             await socket.close()

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from antiphon.api.bodies import JsonRoute
 from antiphon.api.encoding import FileEncoding
-from antiphon.api.errors import log_failure, on_failure, wire_error
+from antiphon.api.errors import on_failure, record_failure, wire_error
 from antiphon.api.middleware import memory_budget
 from antiphon.api.options import checked_request, ignored_headers, unknown_names
 from antiphon.api.schemas.error import ErrorBody
@@ -129,7 +129,7 @@ async def _result(
         nonlocal result
         if isinstance(error, memory_budget.REFUSALS):
             return False
-        log_failure(error, has_started=False)
+        record_failure(error, server.guards.metrics, has_started=False)
         described = wire_error(error)
         result = SpeechBatchResult(
             index=index,

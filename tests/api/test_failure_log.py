@@ -9,10 +9,11 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from antiphon.api.errors import log_failure
+from antiphon.api.errors import record_failure
 from antiphon.errors import MemoryFullError
 from antiphon.telemetry import logs
 from antiphon.telemetry.logs import MAX_FAILURES_A_MINUTE, configure_logging
+from antiphon.telemetry.metrics import Metrics
 from tests.servers import DEADLINE_S, RunningServer
 
 NUM_REFUSED = 1000
@@ -61,7 +62,7 @@ def test_refused_requests_have_few_lines(server: RunningServer, log: io.StringIO
 def test_the_next_minute_says_how_many_lines_were_left_out(
     log: io.StringIO, fault: Callable[[str], Exception]
 ) -> None:
-    now_s = 0.0
+    now_s, metrics = 0.0, Metrics()
     make = logging.getLogRecordFactory()
 
     def record(*args: object, **more: object) -> logging.LogRecord:
@@ -72,10 +73,10 @@ def test_the_next_minute_says_how_many_lines_were_left_out(
     logging.setLogRecordFactory(record)
     try:
         for _ in range(NUM_REFUSED):
-            log_failure(fault("x"), has_started=True)
-        log_failure(KeyError("x"), has_started=True)  # of another kind
+            record_failure(fault("x"), metrics, has_started=True)
+        record_failure(KeyError("x"), metrics, has_started=True)  # of another kind
         now_s = 60.0
-        log_failure(fault("x"), has_started=True)
+        record_failure(fault("x"), metrics, has_started=True)
     finally:
         logging.setLogRecordFactory(make)
     lines = re.findall(" ERROR .*", log.getvalue())

@@ -15,6 +15,7 @@ from antiphon.api.sockets import Socket
 from antiphon.contracts.chat_types import TextDelta
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
+from antiphon.telemetry.metrics import Metrics
 from tests.servers import DEADLINE_S
 
 SAY = {
@@ -52,7 +53,9 @@ class Talk:
             settings=SimpleNamespace(chat=SimpleNamespace(max_input_characters=1000)),
         )
         websocket: Any = SimpleNamespace(
-            application_state=WebSocketState.CONNECTED, send_text=self._send
+            app=SimpleNamespace(state=SimpleNamespace(guards=SimpleNamespace(metrics=Metrics()))),
+            application_state=WebSocketState.CONNECTED,
+            send_text=self._send,
         )
         self.socket = Socket(websocket, max_idle_s=DEADLINE_S)
         model: Any = SimpleNamespace(name="any")

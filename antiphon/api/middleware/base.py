@@ -25,6 +25,8 @@ from antiphon.telemetry.metrics import Metrics
 REQUEST_ID_HEADER = "X-Request-Id"
 CALLER = "antiphon.caller"
 """Scope key of a connection's caller."""
+MORE_HEADERS = "antiphon.headers"
+"""Scope key of headers that inner middleware adds to any response, errors included."""
 
 _VALID_REQUEST_ID = re.compile(r"[\w.:+/=@-]{1,128}", re.ASCII)
 _OPEN_PATHS = {"/", "/health", "/ready", "/favicon.ico", "/docs", "/openapi.json", "/guides"}
@@ -62,6 +64,7 @@ class RequestIdMiddleware:
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID_HEADER] = id
                 headers["X-Content-Type-Options"] = "nosniff"  # media have their declared type
+                headers.update(scope.get(MORE_HEADERS, {}))
             await send(message)
 
         with request_scope(id):
@@ -206,7 +209,7 @@ def _matches(route: BaseRoute, scope: Scope) -> bool:
 
 
 async def raise_again(request: Request, error: Exception) -> Response:
-    """Leave the router's answer about methods to `MethodMiddleware`."""
+    """Leave the framework's answers to `MethodMiddleware` and `ErrorMiddleware`."""
     raise error
 
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from antiphon.api.middleware.base import MORE_HEADERS
 from antiphon.api.middleware.connection_limits import PROBES, makes_work
 from antiphon.api.middleware.keys import KeyRing, caller_of
 from antiphon.api.middleware.limit_table import LimitTable, TokenBucket
@@ -114,13 +114,8 @@ class RateLimitMiddleware:
                 await self._app(scope, receive, send)
             return
         with self._limits.used(caller) as headers:
-
-            async def telling(message: Message) -> None:
-                if message["type"].endswith("http.response.start"):
-                    MutableHeaders(scope=message).update(headers)
-                await send(message)
-
-            await self._app(scope, receive, telling)
+            scope[MORE_HEADERS] = headers
+            await self._app(scope, receive, send)
 
 
 def duration(seconds: float) -> str:

@@ -265,6 +265,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
     def refuse(self, status: HTTPStatus, message: str) -> None:
         """Answer what never became a request, in the shape of all errors, and end."""
         code = status.phrase.lower().replace(" ", "_")
+        self._timeouts.metrics.errors.labels(code, "start").inc()
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
         body = json.dumps({"error": error}).encode()
         head = (

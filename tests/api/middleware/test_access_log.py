@@ -11,7 +11,7 @@ from opentelemetry import context, trace
 
 from antiphon.errors import SettingsError
 from antiphon.telemetry import tracing
-from tests.servers import RunningServer, wait_until
+from tests.servers import DEADLINE_S, RunningServer, wait_until
 from tests.sockets import connected
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -45,14 +45,49 @@ def test_no_client_makes_up_a_label(client: httpx.Client) -> None:
     assert len(counted(client, "antiphon_http_requests_total")) <= before + 5
 
 
-def test_what_is_refused_is_counted_by_its_code(client: httpx.Client) -> None:
-    def num_refused() -> float:
-        found = counted(client, "antiphon_errors_total")
-        return found.get('code="voice_not_found",stage="start"', 0)
+PATH = "/v1/audio/speech"
+HEAD = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: "
 
-    before = num_refused()
-    client.post("/v1/audio/speech", json={"input": "x", "voice": "nobody"})
-    assert num_refused() == before + 1
+
+def posted(content: str, path: str = PATH) -> str:
+    return f"{HEAD.replace(PATH, path)}{len(content)}\r\n\r\n{content}"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (posted('{"input": "x", "voice": "nobody"}'), "voice_not_found"),
+        (posted('{"input": 1}'), "invalid_value"),
+        (posted('{"input": "'), "invalid_json"),
+        (posted("[" * 20_000), "json_too_large"),
+        (f"{HEAD}999999999999\r\n\r\n", "request_too_large"),
+        ("GET /v1/nowhere HTTP/1.1\r\nHost: a\r\n\r\n", "not_found"),
+        ("PUT /v1/models HTTP/1.1\r\nHost: a\r\n\r\n", "method_not_allowed"),
+        ("GET /v1/models HTTP/1.1\r\nHost: example.com\r\n\r\n", "invalid_value"),
+        ("no request\r\n\r\n", "bad_request"),
+        (posted('{"items": [{"input": "x", "voice": "a"}]}', f"{PATH}/batch"), "voice_not_found"),
+    ],
+    ids=lambda each: each if each.isidentifier() else "",
+)
+def test_an_error_is_counted_once_by_its_code(
+    server: RunningServer, client: httpx.Client, sent: str, code: str
+) -> None:
+    before = counted(client, "antiphon_errors_total")
+    with socket.create_connection(("127.0.0.1", server.port), DEADLINE_S) as connection:
+        connection.sendall(sent.encode())
+        assert connection.recv(2**16)
+    after = counted(client, "antiphon_errors_total")
+    label = f'code="{code}",stage="start"'
+    assert after == {**before, label: before.get(label, 0) + 1}
+
+
+def test_errors_within_a_websocket_are_counted(server: RunningServer, client: httpx.Client) -> None:
+    label = 'code="invalid_json",stage="stream"'
+    before = counted(client, "antiphon_errors_total").get(label, 0)
+    with connected(server, "/v1/audio/speech/stream") as talk:
+        talk.connection.send("{")
+        assert talk.connection.recv(timeout=DEADLINE_S)
+    assert counted(client, "antiphon_errors_total")[label] == before + 1
 
 
 def test_websockets_are_counted_while_they_are_open(
