@@ -137,17 +137,17 @@ class UnspeakableTextError(InvalidRequestError):
     """The text contains nothing that the voice can pronounce.
 
     Attributes:
-        words: words of the text; the first ones if there are many.
+        words: words of the text, the first ones if there are many; none of pauses alone.
     """
 
     code = "unspeakable_text"
 
-    def __init__(self, words: tuple[str, ...], voice: str = "") -> None:
-        shown = ", ".join(f"'{word[:40]}'" for word in words[:5])
+    def __init__(self, words: tuple[str, ...], voice: str = "", param: str = "input") -> None:
+        shown = ", ".join(f"'{word[:40]}'" for word in words[:5]) or "it has only pauses"
         more = ", ..." if len(words) > 5 else ""
         speaker = f"voice '{voice}'" if voice else "voice"
         reason = f"the {speaker} can speak none of it: {shown}{more}"
-        super().__init__(f"Invalid 'input': {reason}.", param="input")
+        super().__init__(f"Invalid '{param}': {reason}.", param=param)
         self.words = words
 
 

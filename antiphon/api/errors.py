@@ -184,12 +184,11 @@ def _of_antiphon(error: AntiphonError) -> WireError:
 
 
 def _of_http(error: HTTPException) -> WireError:
-    kind, code = "invalid_request_error", "invalid_value"
-    if error.status_code >= 500:
-        kind, code = "server_error", "internal_error"
-    code = _CODES_BY_STATUS.get(error.status_code, code)
-    message, headers = f"{error.detail.rstrip('.')}.", error.headers or {}
-    return WireError(error.status_code, message, kind, None, code, headers)
+    is_fault = error.status_code >= 500
+    kind = "server_error" if is_fault else "invalid_request_error"
+    usual = "internal_error" if is_fault else "invalid_value"
+    code, message = _CODES_BY_STATUS.get(error.status_code, usual), f"{error.detail.rstrip('.')}."
+    return WireError(error.status_code, message, kind, None, code, error.headers or {})
 
 
 def _described(error: Exception, scope: Scope) -> WireError:
@@ -292,7 +291,6 @@ def record_failure(error: Exception, metrics: Metrics, *, has_started: bool) -> 
         kind = {"failure": type(error).__name__}
         logger.error("unexpected failure of a request %s", when, exc_info=error, extra=kind)
     elif described.status >= 500:
-        message = "%d %s %s: %s"
-        logger.error(message, described.status, described.code, when, error, extra=kind)
+        logger.error("%d %s %s: %s", described.status, described.code, when, error, extra=kind)
     else:
         logger.info("%d %s %s", described.status, described.code, when, extra=kind)

@@ -43,16 +43,12 @@ class Socket:
         """Serve a connection not accepted yet; ``max_idle_s`` limits silence of both sides."""
         self._websocket = websocket
         self.max_idle_s = max_idle_s
+        self.metrics: Metrics = websocket.app.state.guards.metrics
         self._turn = asyncio.Lock()
         self._last_active_s = self._now_s()
         self._next_message_s = 0.0
         self._num_received = 0
         self.in_hand = memory_budget.Holding()
-
-    @property
-    def metrics(self) -> Metrics:
-        found: Metrics = self._websocket.app.state.guards.metrics
-        return found
 
     async def accept(self, headers: Mapping[str, str] | None = None) -> None:
         """Complete the handshake; of the subprotocols that are offered, one must be taken.

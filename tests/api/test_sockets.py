@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from antiphon.api import sockets
 from antiphon.config import ServerSettings, Settings
+from antiphon.telemetry.metrics import Metrics
 from tests.servers import TOY, RunningServer, server_of, start_server
 from tests.sockets import audio, connected
 
@@ -119,7 +121,9 @@ async def test_others_have_their_turn_while_a_burst_is_followed() -> None:
             await asyncio.sleep(0)
 
     others = asyncio.create_task(take_turns())
-    websocket = WebSocket({"type": "websocket"}, receive, send)
+    state = SimpleNamespace(guards=SimpleNamespace(metrics=Metrics()))
+    scope = {"type": "websocket", "app": SimpleNamespace(state=state)}
+    websocket = WebSocket(scope, receive, send)
     websocket.client_state = WebSocketState.CONNECTED
     socket = sockets.Socket(websocket, max_idle_s=10)
     for _ in range(num_messages):

@@ -73,6 +73,21 @@ def test_a_job_tells_it(speaker: httpx.Client) -> None:
     assert (job["status"], job["unspoken"], job["error"]) == ("completed", WORDS, None), lines
 
 
+def test_a_job_without_a_word_that_can_be_said_is_refused(speaker: httpx.Client) -> None:
+    nothing = [
+        {"input": "你好。世界！"},
+        {"input": "🎉 [voice:ash] [pause:1s] 你好"},
+        {"input": "[pause:1s]"},
+    ]
+    for body in ({"input": "🎉"}, {"input": "[pause:1s]"}, {"chapters": nothing}):
+        response = speaker.post(f"{URL}/jobs", json=body)
+        assert response.status_code == 400, response.text
+        error = response.json()["error"]
+        assert (error["code"], error["param"]) == ("unspeakable_text", next(iter(body)))
+    body = {"chapters": [*nothing, {"input": "🎉 " * 10_001 + "Hello."}]}
+    assert speaker.post(f"{URL}/jobs", json=body).status_code == 202
+
+
 def test_the_header_is_bounded_and_pages_may_read_it() -> None:
     words = tuple(f"你好{number}" for number in range(500))
     headers = unspoken_headers(words)

@@ -51,6 +51,11 @@ class SpeechJobBody(StrictModel):
         """The chapters; a text without any is one."""
         return self.chapters or [ChapterBody(input=self.input or "")]
 
+    @property
+    def text_field(self) -> str:
+        """Name of the member that has the text."""
+        return "input" if self.chapters is None else "chapters"
+
     def check_length(self, max_characters: int) -> None:
         """Refuse a text that is too long; raises InputTooLongError."""
         num_characters = sum(len(part.input) for part in self.parts)

@@ -57,8 +57,7 @@ class JobFiles:
                 )
                 self._file = _File(path, encoder, self._spend)
         else:
-            num_samples = round(CHAPTER_PAUSE_S * self._sample_rate_hz)
-            self.write(silence(num_samples, self._channels))
+            self.write_silence(CHAPTER_PAUSE_S)
         self._start = self._file.num_samples
 
     def write(self, samples: Samples) -> None:
@@ -66,6 +65,12 @@ class JobFiles:
         assert self._file is not None, "a chapter has begun"
         with storage_faults():
             self._file.write(samples)
+
+    def write_silence(self, duration_s: float) -> None:
+        """Write silence, at most a second at once; raises as `write` does."""
+        num_samples, rate_hz = round(duration_s * self._sample_rate_hz), self._sample_rate_hz
+        for start in range(0, num_samples, rate_hz):
+            self.write(silence(min(num_samples - start, rate_hz), self._channels))
 
     def end_chapter(self, title: str | None) -> None:
         """End a chapter, and its file if it has one of its own."""

@@ -11,7 +11,7 @@ from antiphon.errors import UnspeakableTextError
 from antiphon.formats import AudioFormat
 from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S, JobFiles
 from antiphon.pipeline.jobs.work import JobAccount, JobPlace
-from antiphon.pipeline.speech.pauses import Pause, split_pauses
+from antiphon.pipeline.speech.pauses import Pause, pauses_s, split_pauses
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints, SegmentDone
 from antiphon.pipeline.speech.synthesis import both_ended
 from antiphon.storage.job import JobProgress, JobResult
@@ -98,11 +98,11 @@ class JobPlan:
                     checkpoints = SegmentCheckpoints(
                         folder, workers, spoken.segment_done, spend=budget.spend
                     )
-                    ended = await _spoken_into(files, part.open(checkpoints), workers)
+                    ended = await _spoken_into(files, part, checkpoints, workers)
                     spoken.total = both_ended(spoken.total, ended)
                     spoken.share += spoken.part_share
                 await workers.run(files.end_chapter, chapter.title)
-            if spoken.total.unspoken and not spoken.num_segments:
+            if not spoken.num_segments:
                 raise UnspeakableTextError(spoken.total.unspoken)
             kept = await workers.run(files.hand_over, place.media, place.media_folder)
         finally:
@@ -117,18 +117,23 @@ class JobPlan:
         )
 
 
-async def _spoken_into(files: JobFiles, speech: SpeechStream, workers: Workers) -> Ended:
-    """Write a part; one of which its voice can speak nothing is left out, as sentences are."""
-    ended = Ended("stop")
+async def _spoken_into(
+    files: JobFiles, part: ChapterPart, checkpoints: SegmentCheckpoints, workers: Workers
+) -> Ended:
+    """Write a part; one of which its voice can speak nothing is left out, but for its pauses."""
+    ended, has_audio = Ended("stop"), False
     try:
-        async with aclosing(speech) as events:
+        async with aclosing(part.open(checkpoints)) as events:
             async for event in events:
                 if isinstance(event, AudioChunk):
                     await workers.run(files.write, event.samples)
+                    has_audio = True
                 else:
                     ended = event
     except UnspeakableTextError as error:
-        return Ended("stop", unspoken=error.words)
+        ended = Ended("stop", unspoken=error.words)
+        if not has_audio:
+            await workers.run(files.write_silence, pauses_s(part.text))
     return ended
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, zip_longest
 
 from antiphon.audio.wav import num_channels, silence
 from antiphon.contracts.types import (
@@ -15,7 +16,8 @@ from antiphon.contracts.types import (
     SpeechStream,
     WordTime,
 )
-from antiphon.errors import InputTooLongError, RateLimitError, UnspeakableTextError
+from antiphon.errors import RateLimitError, UnspeakableTextError
+from antiphon.pipeline.speech.pauses import pauses_s
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.synthesis import both_ended, joined
 from antiphon.pipeline.speech.text_plan import Prefetcher, Source
@@ -52,7 +54,7 @@ class Dialogue:
     async def events(self) -> SpeechStream:
         """Yield the audio of all turns, then one `Ended`; words are timed from the beginning.
 
-        A turn of which its voice can speak nothing is left out.
+        A turn of which its voice can speak nothing is left out, but for its pauses.
 
         Raises:
             UnspeakableTextError: all turns are such ones.
@@ -60,45 +62,46 @@ class Dialogue:
             EngineError: the model failed.
         """
         await self._check()
-        total, start_s, last = Ended("stop"), 0.0, AudioChunk(silence(0), 0)
+        total, now_s, silent_s, last = Ended("stop"), 0.0, 0.0, AudioChunk(silence(0), 0)
         num_characters = 0
-        playing: Source[SpeechEvent] = _Turn(self.open, self.turns[0], is_first=True)
-        following: Source[SpeechEvent] | None = None
+        opened: list[Source[SpeechEvent]] = [_Turn(self.open, self.turns[0], is_first=True)]
         try:
-            for index in range(len(self.turns)):
-                is_last = index == len(self.turns) - 1
-                end_s = start_s
-                while isinstance(item := await playing.next(), AudioChunk):
-                    if following is None and not is_last:
-                        following = Prefetcher(_Turn(self.open, self.turns[index + 1]))
-                    words = (self._placed(each, num_characters, start_s) for each in item.words)
-                    unspoken = () if last.sample_rate_hz else total.unspoken
-                    unspoken = joined(unspoken, item.unspoken)
-                    last = item
-                    yield replace(item, words=tuple(words), unspoken=unspoken)
-                    end_s += item.duration_s
+            for turn, following in zip_longest(self.turns, self.turns[1:]):
+                opened = opened or [_Turn(self.open, turn)]
+                start_s = now_s
+                while isinstance(item := await opened[0].next(), AudioChunk):
+                    if len(opened) == 1 and following is not None:
+                        opened.append(Prefetcher(_Turn(self.open, following)))
+                    unspoken = joined(() if last.sample_rate_hz else total.unspoken, item.unspoken)
+                    words = map(partial(self._placed, num_characters, start_s), item.words)
+                    last = replace(item, words=tuple(words))
+                    for chunk in chain(_silence(silent_s, item), (last,)):
+                        yield replace(chunk, unspoken=unspoken)
+                        unspoken = ()
+                    silent_s = 0.0
+                    now_s += item.duration_s
                 assert item is not None, "a stream ends with one Ended"
                 total = both_ended(total, item)
-                num_characters += len(self.turns[index].input)
-                self.turn_times.append(TurnTime(start_s, end_s))
-                await playing.close()
-                if is_last:
-                    break
-                for chunk in _silence(self.pause_s, last):
-                    yield chunk
-                    end_s += chunk.duration_s
-                start_s = end_s
-                playing = following or _Turn(self.open, self.turns[index + 1])
-                following = None
+                if now_s == start_s:
+                    silent_s += (unspoken_s := pauses_s(turn.input))
+                    now_s += unspoken_s
+                num_characters += len(turn.input)
+                self.turn_times.append(TurnTime(start_s, now_s))
+                await opened[0].close()
+                del opened[0]
+                if last.sample_rate_hz:
+                    pause_s = 0.0 if following is None else self.pause_s
+                    for chunk in _silence(silent_s + pause_s, last):
+                        yield chunk
+                    now_s, silent_s = now_s + pause_s, 0.0
         finally:
-            for each in (playing, following):
-                if each is not None:
-                    await each.close()
-        if total.unspoken and not last.sample_rate_hz:
+            for each in opened:
+                await each.close()
+        if (total.unspoken or silent_s) and not last.sample_rate_hz:
             raise UnspeakableTextError(total.unspoken)
         yield total
 
-    def _placed(self, word: WordTime, num_before: int, start_s: float) -> WordTime:
+    def _placed(self, num_before: int, start_s: float, word: WordTime) -> WordTime:
         """Return a word of a turn as a word of the whole text, from the beginning of the stream."""
         if not self.sent:
             return word.later(start_s)
@@ -107,10 +110,8 @@ class Dialogue:
 
     async def _check(self) -> None:
         """Refuse any turn's errors before the first is played."""
-        num_characters = sum(len(turn.input) for turn in self.turns)
-        max_characters = self.speech.settings.max_input_characters
-        if num_characters > max_characters:
-            raise InputTooLongError(num_characters, max_characters)
+        text = "".join(turn.input for turn in self.turns)
+        self.speech.check_length(replace(self.turns[0], input=text))
         for turn in self.turns:
             async with aclosing(self.open(turn)):
                 await self.speech.resolve_voice(turn, self.speech.model(turn.model))
@@ -154,8 +155,6 @@ class _Turn:
 def _silence(duration_s: float, like: AudioChunk) -> Iterator[AudioChunk]:
     """Yield silence with the rate and the channels of a chunk, at most a second at once."""
     rate_hz, channels = like.sample_rate_hz, num_channels(like.samples)
-    num_left = round(duration_s * rate_hz)
-    while num_left:
-        num_samples = min(num_left, rate_hz)
-        yield AudioChunk(silence(num_samples, channels), rate_hz)
-        num_left -= num_samples
+    num_samples = round(duration_s * rate_hz)
+    for start in range(0, num_samples, rate_hz):
+        yield AudioChunk(silence(min(num_samples - start, rate_hz), channels), rate_hz)

@@ -119,6 +119,11 @@ def split_pauses(text: str) -> list[str | Pause]:
     return PauseSplitter().push(text, is_last=True)
 
 
+def pauses_s(text: str) -> float:
+    """Return how long the pauses of a whole text are together; raises InvalidRequestError."""
+    return sum(each.duration_s for each in split_pauses(text) if isinstance(each, Pause))
+
+
 def _certain_end(text: str) -> int:
     """Return where a tag begins that what follows decides about, or where the text ends.
 

@@ -124,7 +124,7 @@ class Speech(ModelDirectory[SpeechModel]):
         num_characters = model.capabilities.max_segment_characters
         is_late = model.capabilities.late_text
         segmenter = (LengthSegmenter if is_late else PackingSegmenter)(num_characters)
-        planner = self._planner_of(request, model)(
+        planner = self.planner_of(request, model)(
             segmenter, holds_spaces=not is_late, max_characters=max_characters
         )
         synthesis = self._synthesis(request, model, load)(planner, checkpoints=checkpoints)
@@ -157,7 +157,7 @@ class Speech(ModelDirectory[SpeechModel]):
             first = Lengths(max=max_characters, min_clause=FIRST_CLAUSE_CHARACTERS)
             lengths = Lengths(max=max_characters, min_sentence=min_sentence)
             segmenter = SentenceSegmenter(lengths, first)
-        planner = self._planner_of(request, model)(
+        planner = self.planner_of(request, model)(
             segmenter,
             strips=not reads_late,
             holds_spaces=not reads_late,
@@ -278,7 +278,7 @@ class Speech(ModelDirectory[SpeechModel]):
         workers = self._workers if load is None else self._recording_workers
         return partial(TextSynthesis, model, request, workers, self.metrics, resolve)
 
-    def _planner_of(self, request: SpeechRequest, model: SpeechModel) -> partial[TextPlanner]:
+    def planner_of(self, request: SpeechRequest, model: SpeechModel) -> partial[TextPlanner]:
         pronunciations = self._pronunciations.extended(request.pronunciations)
         normalizer = normalizer_of(request, model.capabilities)
         return partial(TextPlanner, pronunciations=pronunciations, normalizer=normalizer)

@@ -15,7 +15,7 @@ from antiphon.concurrency import cancel_and_wait
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.types import SpeechRequest, WordTime
 from antiphon.errors import InputTooLongError, InvalidRequestError, UnspeakableTextError
-from antiphon.pipeline.speech.pauses import Pause, PauseSplitter
+from antiphon.pipeline.speech.pauses import Pause, PauseSplitter, split_pauses
 from antiphon.pipeline.speech.pronunciation import Pronunciations, WordReplacer
 from antiphon.pipeline.speech.segmenter import Part, Segmenter
 from antiphon.pipeline.speech.text import Boundary, after_spaces
@@ -243,10 +243,10 @@ class TextPlanner:
         """End the text; raises InvalidRequestError."""
         items = self.flush()
         if self._num_segments == 0 and not self._is_answer:
-            words = self.unspoken or self._sent.split(maxsplit=_MAX_SHOWN_WORDS)
-            if words:
-                raise UnspeakableTextError(tuple(words))
-            raise InvalidRequestError("Input text cannot be empty.", param="input")
+            if not self._sent.strip():
+                raise InvalidRequestError("Input text cannot be empty.", param="input")
+            sent = " ".join(each for each in split_pauses(self._sent) if isinstance(each, str))
+            raise UnspeakableTextError(tuple(self.unspoken or sent.split()[:_MAX_SHOWN_WORDS]))
         return items
 
     def whole(self, text: str) -> list[PlanItem]:

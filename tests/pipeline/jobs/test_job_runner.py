@@ -146,17 +146,18 @@ async def test_chapters_may_be_files(tmp_path: Path) -> None:
         assert [file[44:] for file in files] == expected
 
 
-async def test_a_chapter_that_cannot_be_spoken_is_left_out(tmp_path: Path) -> None:
+async def test_a_chapter_of_a_pause_is_silence(tmp_path: Path) -> None:
     silent = SpeechRequest("[pause:1s]", seed=1)
     expected = await expected_chapters()
     async with in_shop(tmp_path, is_split=True) as shop, shop.runner() as runner:
         shop.requests = (REQUESTS[0], silent, REQUESTS[1])
         job = await runner.add("{}", shop.plan())
         files = await shop.result(job)
-        assert [file[44:] for file in files] == [expected[0], b"", expected[1]]
+        assert [file[44:] for file in files] == [expected[0], bytes(2 * 24_000), expected[1]]
         result = shop.ledger.get(job.id).result
         assert result is not None
-        assert result.unspoken == ("[pause:1s]",)
+        assert result.unspoken == ()
+        assert [chapter.duration_s for chapter in result.chapters][1] == 1.0
         shop.requests = (silent, silent)
         job = await shop.until(await runner.add("{}", shop.plan()), JobState.FAILED)
         assert job.fault is not None

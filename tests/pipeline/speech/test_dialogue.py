@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from antiphon.audio.wav import silence
 from antiphon.contracts.types import (
     AudioChunk,
     Ended,
@@ -107,6 +108,22 @@ async def test_a_turn_that_cannot_be_spoken_is_left_out(place: int) -> None:
         assert ended.unspoken == ("\u4f60\u597d",)
         with pytest.raises(UnspeakableTextError):
             await heard(Dialogue(speech, [turns[place]] * 2, speech.stream).events())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_the_pauses_of_a_turn_that_cannot_be_spoken_are_silence(place: int) -> None:
+    turns = [SpeechRequest(text, seed=1) for text in ("One.", "Two.")]
+    turns.insert(place, SpeechRequest("\u4f60 [pause:1.5s] \u597d [pause:500ms]"))
+    async with loaded("hibari") as speech:
+        spoken = [(await heard(speech.stream(turn)))[0] for turn in turns if turn.seed]
+        rate_hz = speech.model(None).capabilities.sample_rate_hz
+        spoken.insert(place, silence(2 * rate_hz))
+        dialogue = Dialogue(speech, turns, speech.stream)
+        samples, ended, _ = await heard(dialogue.events())
+        np.testing.assert_array_equal(samples, np.concatenate(spoken))
+        ends_s = np.cumsum([len(each) for each in spoken]) / rate_hz
+        assert [each.end_s for each in dialogue.turn_times] == pytest.approx([*ends_s])
+        assert ended.unspoken == ("\u4f60", "\u597d")
 
 
 async def test_a_later_turn_waits_where_the_first_is_refused() -> None:
