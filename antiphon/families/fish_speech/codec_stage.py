@@ -41,8 +41,8 @@ class FrameByFrame:
 def load_codec(context: LoadContext) -> StreamingDecoder:
     """Load the decoder from codes to 44.1 kHz audio.
 
-    Computation is in float32. On a GPU products are of split halves, and of single halves in narrow
-    blocks; but if ``context.dtype`` is float32, layers are PyTorch's, one frame per stream at once.
+    Computation is in float32. On a GPU products are of split halves, in blocks of single ones;
+    but if ``context.dtype`` is float32, layers are PyTorch's, one frame per stream at once.
     Raises ModelLoadError.
     """
     path, how = context.checkpoint, weights_for(context, dtype="float32")
@@ -64,23 +64,15 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     return GraphDecoder(on_gpu, num_quantizers=num_codes, progress=progress, **rates)
 
 
-_NUM_NARROW = 2  # blocks
-
-
-def fused(
-    decoder: WindowedDecoder, dtype: torch.dtype = torch.float32, num_narrow: int = _NUM_NARROW
-) -> "FusedDecoder":
+def fused(decoder: WindowedDecoder, num_exact: int = 0) -> "FusedDecoder":
     """Lay out a float32 decoder's weights on its GPU.
 
-    Products of the narrow blocks, half of the arithmetic, are float16. Earlier ones are float32,
-    split into halves (`antiphon.nn.kernels.split`). With random weights of the published sizes and
-    three seeds, the signal-to-noise ratio is 61 to 63 dB, compared with 53 dB for float16 in all
-    layers.
+    Products of the blocks, nearly all of the arithmetic, are float16, and what they add to is
+    float32. Earlier products are float32, split into halves (`antiphon.nn.kernels.split`).
 
     Args:
         decoder: float32 decoder, of which hardly anything is kept.
-        dtype: type of activations and states, see `KernelLayout`.
-        num_narrow: number of last blocks that are float16 for any ``dtype``.
+        num_exact: number of first blocks whose products are float32 too.
     """
     from antiphon.nn.codec_layers.fused import (
         FusedAttentionLayer,
@@ -90,7 +82,7 @@ def fused(
     )
     from antiphon.nn.codec_layers.fused_decoder import FusedDecoder
 
-    layout, network = KernelLayout(dtype), decoder.network
+    layout, network = KernelLayout(torch.float32), decoder.network
     transformer, blocks = network.transformer, network.blocks
     norm = transformer.norm
     assert isinstance(norm, RMSNorm)
@@ -101,7 +93,6 @@ def fused(
         for (upsample, refine), before in zip(network.upsamplings, norms, strict=True)
     )
     widen = layout.conv(network.widen)
-    num_exact = len(blocks) - (num_narrow if dtype == torch.float32 else 0)
     snakes = (*(block.snake for block in blocks), network.last_snake)
     exact = fused_blocks(blocks[:num_exact], snakes[1 : num_exact + 1], layout)
     is_mixed = num_exact < len(blocks)
