@@ -137,6 +137,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # ours are in telemetry/
     )
     app.state.guards = guards
     app.router.routes.extend(pages)
