@@ -73,10 +73,8 @@ class TextBuffer:
         """Return all that has come since the last call, waiting for some; ``None`` at the end."""
         while not self.has_unread and not self.is_complete:
             await self._changed()
-        if not self.has_unread:
-            return None
         start, self._num_taken = self._num_taken, len(self._text)
-        return self._text[start:]
+        return self._text[start:] or None
 
     async def whole(self) -> str:
         while not self.is_complete:
@@ -248,6 +246,11 @@ class TextPlanner:
             sent = " ".join(each for each in split_pauses(self._sent) if isinstance(each, str))
             raise UnspeakableTextError(tuple(self.unspoken or sent.split()[:_MAX_SHOWN_WORDS]))
         return items
+
+    def cut(self) -> None:
+        """End the segment that has begun, without the rest of its text."""
+        if self._segment is not None:
+            self._segment.text.close()
 
     def whole(self, text: str) -> list[PlanItem]:
         """Plan a text that is there from the beginning; raises as `finish` does."""

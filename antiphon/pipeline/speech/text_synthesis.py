@@ -142,6 +142,7 @@ class TextSynthesis(Synthesis):
                 left_out = Ended("stop", unspoken=joined((), self._planner.unspoken))
                 self._ended = both_ended(self._ended, left_out)
         except AntiphonError as error:
+            self._planner.cut()
             self._items.append(error)
             self._is_complete = True
         self._has_changed.set()
@@ -270,11 +271,9 @@ class TextSynthesis(Synthesis):
         """Update the statistics: whether the stream waits for text."""
         if self._stats is None:
             return
-        if (playing := self._playing) is not None:
-            is_waiting = playing.is_waiting
-        else:
-            is_waiting = not self._items and not self._is_complete
-        self._stats.wait(is_waiting)
+        playing = self._playing
+        has_none = not self._items and not self._is_complete
+        self._stats.wait(playing.is_waiting if playing else has_none)
 
 
 @dataclass(frozen=True, slots=True)

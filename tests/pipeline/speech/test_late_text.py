@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from antiphon.audio.utterance import collect
 from antiphon.contracts.prompt import LateText
 from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling, SpeechRequest
+from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import families
 from antiphon.pipeline.speech.model import SPEECH
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_stream import SpeechSession
-from tests.loops import until
+from tests.loops import DEADLINE_S, until
 from tests.pipeline.speech.text_streams import (
     LONG_SEED,
     MAX_FRAMES,
@@ -72,6 +73,19 @@ async def test_late_text_is_spoken_before_it_is_complete(late: Speech) -> None:
         *_, last = [event async for event in events]
         assert isinstance(last, Ended)
     await session.end(utterance)
+
+
+async def test_text_that_goes_wrong_within_a_segment_is_refused_after_its_audio(
+    late: Speech,
+) -> None:
+    utterance = SpeechSession(late).open(ask())
+    async with aclosing(utterance.synthesis.events()) as events:
+        utterance.push("Hello there, my fri")
+        assert isinstance(await anext(events), AudioChunk)
+        utterance.push("[pause:1s]ends")
+        with pytest.raises(InvalidRequestError, match="inside a word"):
+            async with asyncio.timeout(DEADLINE_S):
+                [event async for event in events]
 
 
 async def whole_text(speech: Speech, text: str, seed: int) -> tuple[Samples, Ended]:
