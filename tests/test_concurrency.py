@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import subprocess
 import sys
 import threading
@@ -12,7 +13,13 @@ from functools import partial
 import pytest
 
 from antiphon import concurrency
-from antiphon.concurrency import LoopCalls, Workers, merged, run_with_producer
+from antiphon.concurrency import (
+    LoopCalls,
+    Workers,
+    merged,
+    run_with_producer,
+    set_interpreter_for_streams,
+)
 from antiphon.telemetry.logs import request_id, request_scope
 
 
@@ -257,3 +264,23 @@ assert late() is None, "what was given up is freed the next time"
 def test_what_is_there_is_left_to_no_collection_and_garbage_is_freed_before() -> None:
     # In a process without the tests, whose objects would take seconds to be gone over.
     subprocess.run([sys.executable, "-c", SETTLING], check=True)
+
+
+def test_objects_of_several_requests_are_made_before_a_collection() -> None:
+    thresholds, switch_s = gc.get_threshold(), sys.getswitchinterval()
+    generations, callbacks = list[int](), [*gc.callbacks]
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        generations.append(info["generation"])
+
+    try:
+        set_interpreter_for_streams()
+        gc.collect()
+        gc.callbacks.append(note)
+        kept: list[list[int]] = [[] for _ in range(4000)]  # some 1000 in a request
+    finally:
+        gc.callbacks[:] = callbacks
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(switch_s)
+    assert len(kept) == 4000
+    assert generations == []
