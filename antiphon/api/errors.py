@@ -265,16 +265,16 @@ def free_frames(error: BaseException) -> None:
     """Let go of what the calls that failed held: bodies, for instance.
 
     Such a call and its exception often refer to each other, and would both stay until the garbage
-    collector comes. The traceback keeps its lines.
+    collector comes. Tracebacks go too: a call that has caught an error and goes on is in them, and
+    clearing it would end it where the error is the context of a later one.
     """
     waiting: list[BaseException | None] = [error]
-    seen: set[int] = set()
     while waiting:
         each = waiting.pop()
-        if each is None or id(each) in seen:
+        if each is None or each.__traceback__ is None:
             continue
-        seen.add(id(each))
         traceback.clear_frames(each.__traceback__)
+        each.__traceback__ = None
         waiting += [each.__cause__, each.__context__]
         if isinstance(each, BaseExceptionGroup):
             waiting += each.exceptions

@@ -249,31 +249,30 @@ class RealtimeConversation(SpokenConversation):
     async def _respond(self, message: ResponseCreate) -> None:
         """Speak the items that the message brings, or all that no response has spoken yet.
 
-        If there is open text, the response follows it until it is committed.
+        If there is open text, the response follows it until it is committed. A message that is
+        refused leaves items and open text as they are.
         """
         wanted = message.response
-        open_text = ""
-        if wanted.input is None:
-            texts, self._unsaid = self._unsaid, []
-            open_text, self._open_text = self._open_text, ""
-            texts += [open_text] if open_text else []
-            self._held_by_unsaid.set(0)
-        else:
-            texts = [item.text for item in wanted.input if item.text]
-        text = "\n\n".join(texts)
-        if not text.strip():
+        open_text, texts = self._open_text, [*self._unsaid, self._open_text]
+        if wanted.input is not None:
+            open_text, texts = "", [item.text for item in wanted.input]
+        text = "\n\n".join(filter(None, texts))
+        if not (text.strip() or open_text):
             raise InvalidRequestError("There is no text to speak.", param="response.input")
         self._outbox.check_room(len(text))
         output = self._changed(wanted.output)
         format = (output.format or OutputFormat()).as_wire()
+        request = await self._request(output)
+        await self._speech.check_voice(request)
         self._responses = [each for each in self._responses if not each.is_over]
         response = SpokenResponse(self._socket, text, format, wanted.metadata)
         self._hold_responses(response)
-        request = await self._request(output)
-        await self._speech.check_voice(request)
         follows = bool(open_text)
         utterance = self._outbox.open(request, response, format.coded_as, reads_late=follows)
         self._responses.append(response)
+        if wanted.input is None:
+            self._unsaid, self._open_text = [], ""
+            self._held_by_unsaid.set(0)
         await response.create()  # no audio is sent before there is text
         utterance.push(text)
         if follows:

@@ -194,13 +194,14 @@ class _Text:
             self._file = self._open_file(self._request, self.index, self.num_files, reads_late)
             self.num_files += 1
         utterance, file = self._file
-        if part.ends_segment:
-            self._file = None
-        if text := part.text.strip() if self._is_cut else part.text:
+        text = part.text.strip() if self._is_cut else part.text
+        try:
             utterance.push(text)
             file.text += text
-        if part.ends_segment:
-            utterance.complete()
+        finally:
+            if part.ends_segment:
+                self._file = None
+                utterance.complete()
 
 
 class SpeechConversation(SpokenConversation):

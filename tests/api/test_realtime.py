@@ -63,6 +63,32 @@ def test_items_are_said_once(server: RunningServer) -> None:
         assert error["error"]["param"] == "response.input"
 
 
+def test_a_refused_response_leaves_the_text_to_the_next(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        talk.send("conversation.item.create", item=message("Hello."))
+        talk.until("conversation.item.done")
+        talk.send("input_text.append", text="Bye.")
+        talk.send("response.create", response={"audio": {"output": {"voice": "nobody"}}})
+        (refused,) = messages([talk.receive()], "error")
+        assert refused["error"]["code"] == "voice_not_found"
+        talk.send("response.create")
+        talk.send("input_text.commit")
+        (spoken,) = messages(talk.until("response.done"), SPOKEN[7])
+    assert spoken["transcript"] == "Hello.\n\nBye."
+
+
+def test_open_text_may_begin_with_a_space(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        talk.send("input_text.append", text="\n")
+        talk.send("response.create")
+        talk.send("input_text.append", text="Hello.")
+        talk.send("input_text.commit")
+        found = talk.until("response.done")
+    assert len(audio(found)) == len("Hello.") * 2 * 960 * 2
+
+
 def test_responses_come_in_order_and_can_be_cancelled(server: RunningServer) -> None:
     long = "A long text, of which little is heard. " * 30
     with connected(server, PATH) as talk:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from antiphon.api import speech_ws
-from antiphon.config import ServerSettings, Settings
+from antiphon.config import ServerSettings, Settings, SpeechSettings
 from antiphon.pipeline.speech.text_plan import MAX_ITEMS_AHEAD
 from tests import faulty
 from tests.api.speech_talks import PATH, opened, posted, say
@@ -52,6 +52,19 @@ def test_what_is_wrong_is_told_as_over_http(
         talk.send("input.text", text="Hello.")
         talk.send("input.done")
         assert audio(talk.until("session.done")), "the conversation goes on"
+
+
+def test_a_sentence_that_is_refused_holds_up_no_other() -> None:
+    settings = TOY.model_copy(update={"speech": SpeechSettings(max_input_characters=10)})
+    with start_server(settings) as server, connected(server, PATH) as talk:
+        talk.send("session.config", response_format="pcm", split_granularity="sentence")
+        for text in ("Hello th", "ere my fr", "iend. ", "Now. "):
+            talk.send("input.text", text=text)
+        talk.send("input.done")
+        found = talk.until("session.done")
+    codes = [each["error"]["code"] for each in messages(found, "error")]
+    assert codes == ["string_above_max_length", "invalid_value"]
+    assert len(audio(found)) == len("Now.") * 2 * 960 * 2
 
 
 @pytest.mark.parametrize(
