@@ -44,6 +44,7 @@ from antiphon.api.sockets import Socket, converse
 from antiphon.api.state import Server, ServerState, new_speech_id
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import (
+    AntiphonError,
     InputTooLongError,
     InvalidRequestError,
     UnknownModelError,
@@ -274,7 +275,11 @@ class RealtimeConversation(SpokenConversation):
             self._unsaid, self._open_text = [], ""
             self._held_by_unsaid.set(0)
         await response.create()  # no audio is sent before there is text
-        utterance.push(text)
+        try:
+            utterance.push(text)
+        except AntiphonError:
+            utterance.complete()  # or the responses after it would wait for its text
+            raise
         if follows:
             self._followed = _Followed(response, utterance, len(text) - len(open_text))
         else:

@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from antiphon.errors import MemoryFullError
+from antiphon.pipeline.speech.text_stream import Utterance
 from tests.api.agent_talks import SPOKEN, message
 from tests.servers import RunningServer, wait_until
 from tests.sockets import Received, connected, messages
@@ -76,6 +78,26 @@ def test_a_refused_response_leaves_the_text_to_the_next(server: RunningServer) -
         talk.send("input_text.commit")
         (spoken,) = messages(talk.until("response.done"), SPOKEN[7])
     assert spoken["transcript"] == "Hello.\n\nBye."
+
+
+def test_a_response_for_whose_text_there_is_no_memory_fails(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Utterance, text: str) -> None:
+        raise MemoryFullError("There is no memory.")
+
+    with connected(server, PATH) as talk:
+        talk.receive()
+        with monkeypatch.context() as patched:
+            patched.setattr(Utterance, "push", refuse)
+            talk.send("response.create", response={"input": [message("One.")]})
+            failed = talk.until("response.done")[-1]
+        talk.send("response.create", response={"input": [message("Two.")]})
+        done = talk.until("response.done")[-1]
+    assert [each["response"]["status"] for each in messages([failed, done])] == [
+        "failed",
+        "completed",
+    ]
 
 
 def test_open_text_may_begin_with_a_space(server: RunningServer) -> None:
