@@ -57,17 +57,20 @@ class Program:
     shared_bytes: int
     device: torch.device
 
-    def launch_early(self, num_tiles: int, *structures: ctypes.Structure) -> None:
+    def launch_early(
+        self, num_tiles: int, *structures: ctypes.Structure, row_tiles: int = 1
+    ) -> None:
         """Launch a kernel that waits for the previous one itself (programmatic dependent launch).
 
-        It has a block per tile, at most ``num_blocks``.
+        It has a block per tile, at most ``num_blocks``, for each of ``row_tiles``.
         """
         driver = import_module("cuda.bindings.driver")
         config, early = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
         early.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         early.value.programmaticStreamSerializationAllowed = 1
         config.attrs, config.numAttrs = [early], 1
-        config.gridDimX, config.gridDimY, config.gridDimZ = min(num_tiles, self.num_blocks), 1, 1
+        config.gridDimX, config.gridDimY = min(num_tiles, self.num_blocks), row_tiles
+        config.gridDimZ = 1
         config.blockDimX, config.blockDimY, config.blockDimZ = self.num_threads, 1, 1
         config.sharedMemBytes = self.shared_bytes
         addresses = (ctypes.c_void_p * len(structures))(*map(ctypes.addressof, structures))

@@ -1,4 +1,4 @@
-// Product of up to 64 rows on `wgmma`, fused with the norm before it and the gate or the sum after it.
+// Product of tiles of up to 64 rows on `wgmma`, fused with the norm before it and the gate or the sum after it.
 //
 // A block has N weights of each input (of a gated product, halves of both), and a part of the inputs. One lane copies
 // weights (TMA), before the kernel before has ended; one copies rows; warpgroups multiply them, and share the steps if
@@ -44,10 +44,11 @@ struct Arguments {
     int num_rows, num_parts, part_stride;
 };
 
+DEVICE int first_row() { return blockIdx.y * ROWS; }
 DEVICE void copy_rows(u32 target, const TensorMap& map, int chunk, u32 barrier) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, 0, %2}], [%3];" ::"r"(target),
-        "l"(&map), "r"(chunk), "r"(barrier)
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2, %3}], [%4];" ::"r"(target),
+        "l"(&map), "r"(first_row()), "r"(chunk), "r"(barrier)
         : "memory");
 }
 DEVICE void copy_weights(u32 target, const TensorMap& map, int output, int chunk, u32 barrier) {
@@ -90,7 +91,7 @@ DEVICE void load_divisors(const Arguments& given, float* divisors, int strip) {
     for (int part = lane % 8; part < given.num_parts; part += 8) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int row = local + 4 * i;
+            const int row = first_row() + local + 4 * i;
             if (row < given.num_rows) sums[i] += __ldcg(given.squares + static_cast<i64>(row) * given.part_stride + part);
         }
     }
@@ -106,7 +107,7 @@ DEVICE void load_divisors(const Arguments& given, float* divisors, int strip) {
 struct Before {
     u32 states[2][EIGHTS], norm[EIGHTS];
     DEVICE void load(const Arguments& given, int strip, int output) {
-        const int lane = threadIdx.x % 32, row = strip * 16 + lane / 4;
+        const int lane = threadIdx.x % 32, row = first_row() + strip * 16 + lane / 4;
         output += lane % 4 * 2;
 #pragma unroll
         for (int eight = 0; eight < EIGHTS; eight++) {
@@ -129,9 +130,9 @@ DEVICE void finish(const Arguments& given, const float* divisors, const Before& 
     output += lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int row = strip * 16 + half * 8 + lane / 4;
+        const int local = strip * 16 + half * 8 + lane / 4, row = first_row() + local;
         const bool is_row = row < given.num_rows;
-        const float divisor = NORMED && is_row ? divisors[row] : 1.f;
+        const float divisor = NORMED && is_row ? divisors[local] : 1.f;
         float square = 0.f;
 #pragma unroll
         for (int eight = 0; eight < EIGHTS; eight++) {
@@ -173,7 +174,7 @@ many_rows(const __grid_constant__ Arguments given) {
     const int part = blockIdx.x % SPLITS, tile = blockIdx.x / SPLITS, first_output = tile * BLOCK_OUTPUTS;
     // Blocks begin at different inputs: if all read the same rows at a time, few slices of the L2 cache have all the work.
     const int first_chunk = part * STEPS * CHUNKS, first_step = tile % STEPS;
-    const int chunk_bytes = (given.num_rows + 7) / 8 * 8 * 128;  // of rows; groups of eight are swizzled together
+    const int chunk_bytes = (min(given.num_rows, ROWS) + 7) / 8 * 8 * 128;  // of rows; groups of eight are swizzled together
     if (threadIdx.x == 32) {
         asm volatile("prefetch.tensormap [%0];" ::"l"(&given.weight) : "memory");
         asm volatile("prefetch.tensormap [%0];" ::"l"(&given.inputs) : "memory");

@@ -1,7 +1,8 @@
-"""Products of 9 to 64 rows on a Hopper GPU, fused with the norm before and the gate or sum after.
+"""Products of many rows on a Hopper GPU, fused with the norm before and the gate or sum after.
 
 A program copies weights before its rows are ready, and multiplies by `wgmma` (`many_rows.cu`). A
-row's result is the same to the bit in any number of rows of a program.
+row's result is the same to the bit in any number of rows. It is the fastest for 9 to 64 rows;
+products that must not depend on the number of rows have it for any.
 """
 
 import ctypes
@@ -18,8 +19,10 @@ from antiphon.nn.cuda.resident_limits import NUM_BLOCKS
 from antiphon.nn.kernels.product_tiles import ProductShape
 
 _FILES = ("device.cuh", "many_rows.cu")
-_ROWS = range(9, 65)
-"""More than `few_rows` takes, up to those of a matrix instruction."""
+_TILE_ROWS = 64
+"""Rows of a matrix instruction."""
+_ROWS = range(9, _TILE_ROWS + 1)
+"""More than `few_rows` takes, up to a tile."""
 _CHUNK = 64
 """Inputs that are swizzled together: 128 bytes."""
 _Map = ctypes.c_ubyte * 128
@@ -97,7 +100,8 @@ class ManyRowsTile:
         squares, epsilon = norm or (targets[2], 0.0)
         states, next_norm = added or (inputs, inputs)
         num_rows, shape, config = len(inputs), self.shape, self.config
-        copied_rows = -(-num_rows // 8) * 8  # groups of eight are swizzled together
+        eights = -(-num_rows // 8)  # which are swizzled together
+        copied_rows = min(_TILE_ROWS, 8 * eights)
         row, output = 2 * inputs.stride(0), 2 * weight.stride(0)
         chunks = (shape.num_inputs // _CHUNK, 2 * _CHUNK, config.chunks)
         halves = (shape.num_halves, shape.num_outputs * output, shape.num_halves)
@@ -109,7 +113,8 @@ class ManyRowsTile:
         addresses = (each.data_ptr() for each in (squares, states, next_norm, *targets))
         sizes = (num_rows, squares.shape[1], squares.stride(0))
         arguments = _Arguments(*maps, *addresses, epsilon, *sizes)
-        self.program.launch_early(self.program.num_blocks, arguments)
+        row_tiles = -(-num_rows // _TILE_ROWS)
+        self.program.launch_early(self.program.num_blocks, arguments, row_tiles=row_tiles)
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,8 @@ Three kernels share the work: one for a handful of rows, one on tensor cores
 (`antiphon.nn.kernels.wide_product`), and between them one on tensor cores whose programs hold their
 weights like the first one (`antiphon.nn.kernels.held_product`). `antiphon.nn.kernels.product_tiles`
 has their tiling. Each adds up a row's result in an order that depends only on the shape of the
-weight and the tile, so that results of the second one with a fixed tile are batch-invariant.
+weight and the tile, so that results of the second one with a fixed tile are batch-invariant. On
+Hopper GPUs programs take their place (`antiphon.nn.cuda.few_rows`, `antiphon.nn.cuda.many_rows`).
 """
 
 from dataclasses import dataclass
@@ -180,13 +181,14 @@ class FusedLinear:
         num_outputs, num_inputs = weight.shape
         shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, inputs.itemsize)
         limit = max_shared_bytes(weight)
-        if self.is_batch_invariant:
-            return invariant_tile(shape, limit)
         if factors[1:] == (None, None):
+            rows = MAX_ROWS if self.is_batch_invariant else num_rows  # one program for any number
             for find in (few_rows_tile, many_rows_tile):
-                tile = find(shape, num_rows, weight, is_normed=is_normed, is_added=is_added)
+                tile = find(shape, rows, weight, is_normed=is_normed, is_added=is_added)
                 if tile is not None:
                     return tile
+        if self.is_batch_invariant:
+            return invariant_tile(shape, limit)
         if num_rows <= MAX_THIN_ROWS and (thin := thin_tile(shape, num_rows)) is not None:
             return thin
         return held_tile(shape, num_rows, limit) or wide_tile(shape, num_rows, limit)

@@ -15,6 +15,7 @@ from tests.nn.cuda.test_packing import SHARED_BYTES, layout_of, needs_compiler
 
 CUDA = torch.device("cuda")
 EPSILON = 1e-6
+MOST_ROWS = 200
 on_gpu = [
     pytest.mark.gpu,
     pytest.mark.skipif(
@@ -69,15 +70,18 @@ def assert_near(result: Tensor, expected: Tensor) -> None:
     assert difference < 0.004, "as far as bfloat16 rounds"
 
 
-def products_of(shape: ProductShape, num_rows: int) -> tuple[Tensor, ...]:
+def products_of(
+    shape: ProductShape, num_rows: int, *, is_batch_invariant: bool = False
+) -> tuple[Tensor, ...]:
     """Return what the programs write for rows, the same ones of any number."""
     num_outputs, num_inputs, num_halves = shape.num_outputs, shape.num_inputs, shape.num_halves
-    inputs = random(64, num_inputs, seed=1)[:num_rows]
+    inputs = random(MOST_ROWS, num_inputs, seed=1)[:num_rows]
     weight = random(num_outputs * num_halves, num_inputs, seed=2)
-    norm, before = random(max(num_inputs, num_outputs), seed=3), random(64, num_outputs, seed=4)
-    before, product = before[:num_rows], FusedLinear()
+    norm = random(max(num_inputs, num_outputs), seed=3)
+    before = random(MOST_ROWS, num_outputs, seed=4)[:num_rows]
+    product = FusedLinear(is_batch_invariant)
     find = few_rows.few_rows_tile if num_rows <= 8 else many_rows.many_rows_tile
-    for is_sum in (False,) if num_halves == 2 else (False, True):
+    for is_sum in () if is_batch_invariant else (False,) if num_halves == 2 else (False, True):
         assert find(shape, num_rows, weight, is_normed=not is_sum, is_added=is_sum) is not None
     scaled: PreNormState = scale(inputs, norm[:num_inputs])
     normed = product.normed(scaled, weight, EPSILON, is_gated=num_halves == 2)
@@ -116,6 +120,10 @@ class TestOnGPU:
         nine = products_of(shape, 9)
         for num_rows in (16, 33, 64):
             assert_same_rows(nine, products_of(shape, num_rows))
+        for num_rows in (1, 8, 64, 65, MOST_ROWS):
+            any_number = products_of(shape, num_rows, is_batch_invariant=True)
+            few, many = sorted((nine, any_number), key=lambda written: len(written[0]))
+            assert_same_rows(few, many)
 
     @torch.inference_mode()
     def test_a_chain_of_many_rows_has_the_same_bits_at_each_repetition(self) -> None:
