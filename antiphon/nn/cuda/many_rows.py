@@ -36,8 +36,8 @@ class _Config:
         n: weights of an input in a block, of both halves of a gated product together.
         splits: blocks of a cluster, which share the inputs.
         groups: warpgroups of a block, which share the steps.
-        weight_stages: steps of weights in shared memory.
-        row_stages: steps of rows in shared memory.
+        weight_stages: steps of weights in shared memory: all, or a multiple of ``groups``.
+        row_stages: steps of rows in shared memory, likewise.
         chunks: chunks of 64 inputs of a step, which one instruction copies.
     """
 
@@ -54,7 +54,7 @@ _CONFIGS: Mapping[tuple[int, int, int], _Config] = {
     # by the time of all layers at 16, 32 and 64 rows.
     (4096, 2048, 1): _Config(64, 2, 1, 7, 4, 2),
     (2048, 2048, 1): _Config(32, 2, 1, 8, 4, 2),
-    (6144, 2048, 2): _Config(96, 1, 2, 7, 8, 1),
+    (6144, 2048, 2): _Config(96, 1, 2, 8, 8, 1),
     (2048, 6144, 1): _Config(32, 2, 1, 15, 4, 2),
     (4096, 1024, 1): _Config(64, 2, 1, 4, 4, 2),
     (1024, 2048, 1): _Config(16, 2, 2, 4, 4, 4),

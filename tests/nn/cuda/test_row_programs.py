@@ -1,5 +1,7 @@
 """Products of few and of many rows as programs: compilation anywhere, results on a GPU."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -57,6 +59,18 @@ def test_products_compile_fit_and_have_the_structure_that_they_are_given(
     claims = [*claims, f"{kind}_shared_bytes <= {SHARED_BYTES}"]
     checks = "\n".join(f'static_assert({claim}, "{claim}");' for claim in claims)
     assert compiler.compiled(f"{source}\n{checks}", macros)
+
+
+@needs_compiler
+@pytest.mark.parametrize("stages", ["weight_stages", "row_stages"])
+def test_a_stage_is_of_one_warpgroup(stages: str) -> None:
+    """One that meets it in every other turn could take the bytes of two turns before."""
+    shape = ProductShape(6144, 2048, num_halves=2, itemsize=2)
+    config = replace(many_rows._CONFIGS[6144, 2048, 2], **{stages: 7})
+    with pytest.raises(compiler.CompilationError, match="turns"):
+        compiler.compiled(
+            many_rows.source(config.n), many_rows.definitions_of(shape, (1, 0), config)
+        )
 
 
 def random(*shape: int, seed: int) -> Tensor:
