@@ -37,7 +37,7 @@ class _Config:
         splits: blocks of a cluster, which share the inputs.
         groups: warpgroups of a block, which share the steps.
         weight_stages: steps of weights in shared memory: all, or a multiple of ``groups``.
-        row_stages: steps of rows in shared memory, likewise.
+        row_stages: steps of rows in shared memory: all, or a multiple of ``groups``.
         chunks: chunks of 64 inputs of a step, which one instruction copies.
     """
 
