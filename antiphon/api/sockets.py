@@ -51,11 +51,7 @@ class Socket:
         self.in_hand = memory_budget.Holding()
 
     async def accept(self, headers: Mapping[str, str] | None = None) -> None:
-        """Complete the handshake; of the subprotocols that are offered, one must be taken.
-
-        Raises:
-            WebSocketDisconnect: the client has left.
-        """
+        """Accept, with one of the subprotocols if any is offered; raises WebSocketDisconnect."""
         offered = self._websocket.scope["subprotocols"]
         names = [each for each in offered if not each.startswith(KEY_SUBPROTOCOL)]
         raw = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
@@ -63,6 +59,7 @@ class Socket:
             await self._websocket.accept(next(iter(names or offered), None), raw)
         except OSError:  # which starlette translates for messages only
             raise WebSocketDisconnect(1006) from None
+        self._last_active_s = self._now_s()  # it may have waited for a replica
 
     async def receive(self) -> Mapping[str, Any]:
         """Return the next message; what the one before took is counted no longer.

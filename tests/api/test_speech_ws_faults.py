@@ -1,5 +1,6 @@
 """Over a WebSocket as over HTTP: mistakes and faults are told, and who leaves frees everything."""
 
+import asyncio
 import json
 import socket
 from collections.abc import Callable
@@ -10,6 +11,8 @@ import pytest
 
 from antiphon.api import speech_ws
 from antiphon.config import ServerSettings, Settings, SpeechSettings
+from antiphon.contracts.types import SpeechRequest
+from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_plan import MAX_ITEMS_AHEAD
 from tests import faulty
 from tests.api.speech_talks import PATH, opened, posted, say
@@ -186,6 +189,23 @@ def test_too_much_that_waits_is_refused(faulty_server: RunningServer) -> None:
         for _ in range(515):
             say(talk, "1 chunks, then stop")
         assert messages(talk.until("error"))[-1]["error"]["code"] == "rate_limit_exceeded"
+
+
+def test_a_client_has_its_time_after_the_handshake(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a place, or for a replica that is loaded again."""
+
+    async def wait(self: Speech, request: SpeechRequest) -> None:
+        await asyncio.sleep(1.5 * speech_ws.CONFIG_WITHIN_S)
+
+    monkeypatch.setattr(speech_ws, "CONFIG_WITHIN_S", 0.4)
+    monkeypatch.setattr(Speech, "check_room", wait)
+    with connected(server, PATH) as talk:
+        talk.send("session.config", response_format="pcm")
+        talk.send("input.text", text="Hello.")
+        talk.send("input.done")
+        assert audio(talk.until("session.done"))
 
 
 def test_a_conversation_must_begin_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
