@@ -123,7 +123,7 @@ class TritonAttention:
         from antiphon.nn.kernels import paged_attention
 
         projected, kept = _projected(*new), cache.tensor[layer]
-        attended = paged_attention.decode(projected, kept, cache.table, *rows)
+        attended = paged_attention.decode(projected, kept, cache.table, *rows, loads_early=True)
         return attended.view(*new[0].shape[:2], -1)
 
     def mixed(

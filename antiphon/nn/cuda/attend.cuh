@@ -1,8 +1,6 @@
 // Attention of one row and one head of keys and values, by four warps of a block that keeps them for the
 // whole frame.
 
-constexpr int HEAD_DIM = 128;
-constexpr int HALF = HEAD_DIM / 2;
 constexpr int MAX_POSITIONS = 16;
 constexpr int KEY_STRIDE = HEAD_DIM + 8;  // so that positions are in other banks
 constexpr int GROUP = 2;                  // heads of queries to one of keys and values
@@ -19,38 +17,12 @@ struct Rotary {
     const u16* sines;
 };
 
-// What a head is normed and rotated by, of a lane's dimensions.
-struct Turn {
-    u32 weights[2], cosine, sine;
-    DEVICE Turn(const u16* weight, Rotary rotary, int position) {
-        const int lane = threadIdx.x % 32;
-        weights[0] = load_pair(weight, lane), weights[1] = load_pair(weight, HALF / 2 + lane);
-        const i64 turn = static_cast<i64>(position) * HALF + lane;
-        cosine = load_pair(rotary.cosines, turn), sine = load_pair(rotary.sines, turn);
-    }
-};
-
-// Norm and rotate a head, of which a lane holds dimensions 2l, 2l + 1, and those half a head further.
-DEVICE void norm_and_rotate(u32 (&pairs)[2], const Turn& turn, float epsilon) {
-    float head[4] = {low(pairs[0]), high(pairs[0]), low(pairs[1]), high(pairs[1])};
-    float square = 0.f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) square += head[i] * head[i];
-    const float scale = rsqrtf(warp_sum(square) / HEAD_DIM + epsilon);
-    const float c[2] = {low(turn.cosine), high(turn.cosine)}, s[2] = {low(turn.sine), high(turn.sine)};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float by = i % 2 ? high(turn.weights[i / 2]) : low(turn.weights[i / 2]);
-        head[i] = rounded(rounded(head[i] * scale) * by);
-    }
-    float first[2], second[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        first[i] = rounded(head[i] * c[i]) - rounded(head[2 + i] * s[i]);
-        second[i] = rounded(head[2 + i] * c[i]) + rounded(head[i] * s[i]);
-    }
-    pairs[0] = packed(first[0], first[1]);
-    pairs[1] = packed(second[0], second[1]);
+DEVICE Turn turn_of(const u16* weight, Rotary rotary, int position) {
+    const int lane = threadIdx.x % 32;
+    const i64 turn = static_cast<i64>(position) * HALF + lane;
+    return {{load_pair(weight, lane), load_pair(weight, HALF / 2 + lane)},
+            load_pair(rotary.cosines, turn),
+            load_pair(rotary.sines, turn)};
 }
 
 // Weights of the positions; lane q below four has those of 2q, 2q + 1, 8 + 2q and 9 + 2q. Returns their sum.
@@ -95,7 +67,7 @@ DEVICE void attend(KeptHeads& kept, const u64* heads, u32 mark, int kv_head, int
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int head =
         warp < GROUP ? kv_head * GROUP + warp : NUM_HEADS + (warp - GROUP) * NUM_KV_HEADS + kv_head;
-    const Turn turn(norms + (warp < GROUP ? 0 : HEAD_DIM), rotary, position);  // before it waits
+    const Turn turn = turn_of(norms + (warp < GROUP ? 0 : HEAD_DIM), rotary, position);  // before it waits
     u32 pairs[2];
     take_apart(heads + head * HALF + lane, HALF / 2, mark, pairs[0], pairs[1]);
     __syncwarp();

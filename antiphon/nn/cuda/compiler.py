@@ -125,11 +125,11 @@ def load_product(
     num_threads: int,
     device: torch.device,
 ) -> Program | None:
-    """Compile and load a product as `load_program` does; ``None``: it must run as a kernel."""
+    """Compile and load a program that a kernel can stand for; ``None``: the kernel must run."""
     try:
         return load_program(source, name, definitions, num_threads, device)
     except CompilationError as error:  # an older compiler or driver
-        logger.warning("products run as kernels, since their program failed: %s", error)
+        logger.warning("a Triton kernel runs instead of %s, which failed: %s", name, error)
         return None
 
 

@@ -32,6 +32,12 @@ DEVICE void wait_threads(int barrier, int num_threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(num_threads) : "memory");
 }
 
+// Wait for the kernel before, then let the next one start.
+DEVICE void await_others() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // Barriers in shared memory that count bytes which have arrived, or warps which are done.
 DEVICE void init_barrier(u32 barrier, u32 count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");

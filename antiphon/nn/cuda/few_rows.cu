@@ -84,8 +84,7 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS, RESIDENT) few_rows(con
     Copier copier{weight, place, place + STAGES * UNIT_BYTES, 0, UNITS};
 #pragma unroll
     for (int i = 0; i < STAGES; i++) copier.copy();
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    await_others();
     uint4 inputs[CHUNKS][2];
     const uint4* row_inputs = reinterpret_cast<const uint4*>(given.inputs + static_cast<i64>(group) * given.input_stride + column);
 #pragma unroll

@@ -19,7 +19,10 @@ from antiphon.nn.layers import Linear, RMSNorm
 from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
 
-_FILES = ("device.cuh", "exchange.cuh", "product.cuh", "attend.cuh", "draw.cuh", "inner_codes.cu")
+_FILES = (
+    *("device.cuh", "heads.cuh", "exchange.cuh", "product.cuh"),
+    *("attend.cuh", "draw.cuh", "inner_codes.cu"),
+)
 _NUM_WARPS = 16
 _NUM_THREADS = 32 * (_NUM_WARPS + 1)
 _HEAD_DIM = 128

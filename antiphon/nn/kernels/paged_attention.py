@@ -2,7 +2,7 @@
 
 Queries and new keys are normed and rotated, keys and values written, and new positions attended to
 before they have reached memory. Beyond one split of positions, several programs share a row and a
-second kernel joins them.
+second kernel joins them. Hopper GPUs have a program of their own for some heads.
 """
 
 import torch
@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from antiphon.nn.cuda.decode_attention import decode_program
 from antiphon.nn.kernels.paged_common import (
     MIN_DOT,
     Projected,
@@ -32,6 +33,8 @@ def decode(
     places: tuple[Tensor, Tensor],
     num_visible: int,
     result: Tensor | None = None,
+    *,
+    loads_early: bool = False,
 ) -> Tensor:
     """Write the newest positions of some rows and attend from them.
 
@@ -45,14 +48,13 @@ def decode(
             may still be running when this one starts.
         num_visible: upper bound of the rows' positions, plus one.
         result: contiguous output tensor; ``None``: allocate one.
+        loads_early: whether the kernel before this one has written no earlier position, so that
+            they may be read before it has ended. It changes no bit.
 
     Returns:
         ``[num_tokens, num_heads * head_dim]``.
     """
-    shape = projected.shape
-    slots, positions = places
-    num_tokens, num_rows = len(projected.joined), len(slots)
-    num_new = num_tokens // num_rows
+    shape, num_tokens, num_rows = projected.shape, len(projected.joined), len(places[0])
     num_splits = triton.cdiv(num_visible, _SPLIT_POSITIONS)
     if result is None:
         result = projected.joined.new_empty(num_tokens, shape.num_heads * shape.head_dim)
@@ -60,11 +62,36 @@ def decode(
     sizes = (num_tokens, shape.num_heads, num_splits)
     parts = result if is_whole else result.new_empty((*sizes, shape.head_dim), dtype=torch.float32)
     weights = result if is_whole else result.new_empty(sizes, dtype=torch.float32)
-    grid = (num_rows, shape.num_kv_heads, num_splits)
+    targets, program = (parts, weights, num_splits), None
+    is_short = table.shape[1] == 1 and shape.group & (shape.group - 1) == 0
+    if num_tokens == num_rows and not is_short:
+        program = decode_program(projected, kept, _SPLIT_POSITIONS)
+    if program is not None:
+        program.attend(projected, kept, table, places, targets, loads_early=loads_early)
+    else:
+        _run_kernel(projected, kept, table, places, targets, is_short=is_short)
+    if not is_whole:
+        max_splits = triton.cdiv(table.shape[1] * kept.shape[2], _SPLIT_POSITIONS)
+        _join(parts, weights, places[1], max_splits, result)
+    return result
+
+
+def _run_kernel(
+    projected: Projected,
+    kept: Tensor,
+    table: Tensor,
+    places: tuple[Tensor, Tensor],
+    targets: tuple[Tensor, Tensor, int],
+    *,
+    is_short: bool,
+) -> None:
+    """Launch `decode_short` for a new position of short contexts, `_decode` for all else."""
+    shape, num_rows = projected.shape, len(places[0])
+    num_new = len(projected.joined) // num_rows
+    grid = (num_rows, shape.num_kv_heads, targets[2])
     arguments = (
         *projected.arguments,
-        *(kept, kept.stride(0), table, table.stride(0), slots, positions),
-        *(parts, weights, num_splits),
+        *(kept, kept.stride(0), table, table.stride(0), *places, *targets),
     )
     options = {
         "NUM_KV_HEADS": shape.num_kv_heads,
@@ -76,15 +103,11 @@ def decode(
         "PDL": overlaps(kept),
         "launch_pdl": overlaps(kept),
     }
-    if num_new == 1 and table.shape[1] == 1 and _is_power_of_2(shape.group):
+    if num_new == 1 and is_short:
         decode_short[grid](*arguments, num_warps=1, **options)
     else:
         rows = max(MIN_DOT, triton.next_power_of_2(num_new * shape.group))
         _decode[grid](*arguments, NEW=num_new, ROWS=rows, num_warps=4, num_stages=2, **options)
-    if not is_whole:
-        max_splits = triton.cdiv(table.shape[1] * kept.shape[2], _SPLIT_POSITIONS)
-        _join(parts, weights, positions, max_splits, result)
-    return result
 
 
 def _join(
@@ -105,10 +128,6 @@ def _join(
         num_warps=1,
         launch_pdl=overlaps(parts),
     )
-
-
-def _is_power_of_2(number: int) -> bool:
-    return number & (number - 1) == 0
 
 
 @triton.jit(do_not_specialize=["num_rotations", "num_splits"])  # or rounding depends on the batch
