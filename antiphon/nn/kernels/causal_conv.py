@@ -6,6 +6,8 @@ For any tiling of a product, a sum runs over taps and channels in the same order
 instructions: a row's result is bit-identical in any batch and grouping. Addends are added at the
 end of a sum, unless the whole sum is one step, see `_inputs_of`.
 
+With many columns, programs take the kernel's place on Hopper (`antiphon.nn.cuda.wide_conv`).
+
 Float32 factors are stored as sums of two float16, and float32 columns are split when read (see
 `antiphon.nn.kernels.split`).
 """
@@ -17,6 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from antiphon.nn.cuda.wide_conv import wide_conv
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.shared_memory import max_shared_bytes, stages_within
 from antiphon.nn.kernels.snake import narrowed, snake_of
@@ -116,6 +119,9 @@ def causal_conv(
     num_columns, num_in = x.shape
     assert x.is_contiguous()
     assert num_in == conv.num_in
+    is_plain = not activation and norm_epsilon is None and sum_dtype in (None, x.dtype)
+    if is_plain and (both := _by_program(x, conv, rows, residual, snake, keeps_sum=keeps_sum)):
+        return both
     width = conv.num_out // 2 if activation == "gate" else conv.num_out
     active = result = x.new_empty(num_columns, width, dtype=None if snake else sum_dtype)
     if snake is not None and keeps_sum:
@@ -138,6 +144,21 @@ def causal_conv(
         launch_pdl=is_early, num_warps=fitted.num_warps, num_stages=fitted.num_stages,
     )  # fmt: skip
     return result, active
+
+
+def _by_program(
+    x: Tensor,
+    conv: ConvWeights,
+    rows: Rows,
+    residual: Tensor | None,
+    snake: Snake | None,
+    *,
+    keeps_sum: bool,
+) -> tuple[Tensor, Tensor] | None:
+    if snake is None or conv.bias is None or conv.rest is not None:
+        return None
+    factors, taps = (conv.weight, conv.bias, snake), (conv.num_taps, conv.dilation, conv.offset)
+    return wide_conv(x, factors, taps, rows, residual, keeps_sum=keeps_sum)
 
 
 def _fitted(config: KernelConfig, conv: ConvWeights, x: Tensor) -> KernelConfig:
