@@ -24,7 +24,7 @@ struct Arguments {
     const float* squares;
     const u16* weight;
     const u16* states;
-    const u16* next_norm;
+    const u16* next_norm;  // or the bias
     u16* result;
     u16* scaled;
     float* parts;
@@ -84,6 +84,8 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS, RESIDENT) few_rows(con
     Copier copier{weight, place, place + STAGES * UNIT_BYTES, 0, UNITS};
 #pragma unroll
     for (int i = 0; i < STAGES; i++) copier.copy();
+    if ((ADDED || BIASED) && thread * 64 < BLOCK_OUTPUTS)  // they are read at the end
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(given.next_norm + first_output + thread * 64));
     await_others();
     uint4 inputs[CHUNKS][2];
     const uint4* row_inputs = reinterpret_cast<const uint4*>(given.inputs + static_cast<i64>(group) * given.input_stride + column);
@@ -137,6 +139,7 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS, RESIDENT) few_rows(con
             if (GATED) lifted += sums[i * WARP_SUMS + at + 8];
         }
         if (NORMED) total *= divisors[row], lifted *= divisors[row];
+        if (BIASED) total += bfloat(given.next_norm[first_output + output]);
         if (GATED) total = total / (1.f + __expf(-total)) * lifted;
         const bool is_row = row < given.num_rows;
         const i64 target = static_cast<i64>(row) * OUTPUTS + first_output + output;

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn.cuda.compiler import Program, load_product, runs_on, source_of
-from antiphon.nn.kernels.product_tiles import ProductShape
+from antiphon.nn.kernels.product_tiles import Factors, Fused, ProductShape
 
 _FILES = ("device.cuh", "few_rows.cu")
 _MAX_ROWS = 8
@@ -48,6 +48,12 @@ _CONFIGS: Mapping[tuple[int, int, int], _Config] = {
     (1024, 2048, 1): _Config(16, 1, 2, 1),
     (3072, 1024, 2): _Config(8, 2, 4, 2),
     (1024, 3072, 1): _Config(16, 1, 3, 1),
+    # The decoder of MiMo-Audio's groups; two of its products are also of VoxCPM2's flow.
+    (3072, 1024, 1): _Config(16, 2, 2, 1),
+    (1024, 1024, 1): _Config(16, 1, 1, 1),
+    (4096, 1024, 2): _Config(8, 4, 8, 1),
+    (1024, 4096, 1): _Config(16, 1, 4, 1),
+    (2880, 1024, 1): _Config(8, 1, 2, 2),
 }
 
 
@@ -77,7 +83,7 @@ class FewRowsTile:
     def multiply(
         self,
         inputs: Tensor,
-        weight: Tensor,
+        weights: Factors,
         norm: tuple[Tensor, float] | None,
         added: tuple[Tensor, Tensor] | None,
         targets: tuple[Tensor, Tensor, Tensor],
@@ -86,12 +92,14 @@ class FewRowsTile:
 
         Args:
             inputs: ``[num_rows, num_inputs]``, rows of any stride that is a multiple of eight.
+            weights: weight, no scales, and a bias if the program has one.
             norm: sums of squares of parts of the rows, and epsilon.
             added: addends, and the weight of the next norm.
             targets: result, result times the weight of the next norm, and its sums of squares.
         """
         squares, epsilon = norm or (targets[2], 0.0)
-        states, next_norm = added or (inputs, inputs)
+        weight, _, bias = weights
+        states, next_norm = added or (inputs, inputs if bias is None else bias)
         tensors = (inputs, squares, weight, states, next_norm, *targets)
         addresses = (each.data_ptr() for each in tensors)
         sizes = (len(inputs), inputs.stride(0), squares.shape[1], squares.stride(0))
@@ -99,26 +107,20 @@ class FewRowsTile:
 
 
 def few_rows_tile(
-    shape: ProductShape, num_rows: int, weight: Tensor, *, is_normed: bool, is_added: bool
+    shape: ProductShape, num_rows: int, weight: Tensor, fused: Fused
 ) -> FewRowsTile | None:
-    """Return the program of a product of bfloat16 numbers; ``None``: there is none, or no fusion.
-
-    Args:
-        is_normed: whether the inputs are divided by their norm.
-        is_added: whether the result is added to states and prepared for the next norm.
-    """
-    if num_rows > _MAX_ROWS or is_normed == is_added:
+    """Return the program of a product of bfloat16 numbers; ``None``: there is none."""
+    if num_rows > _MAX_ROWS or fused.is_plain:
         return None
     config = _CONFIGS.get((shape.num_outputs, shape.num_inputs, shape.num_halves))
     if config is None or weight.dtype != torch.bfloat16 or not runs_on(weight.device, 1):
         return None
-    fused = (int(is_normed), int(is_added))
     return _tile(shape, fused, config, weight.device)
 
 
 @cache
 def _tile(
-    shape: ProductShape, fused: tuple[int, int], config: _Config, device: torch.device
+    shape: ProductShape, fused: Fused, config: _Config, device: torch.device
 ) -> FewRowsTile | None:
     """Compile and load a program, once for all products of a shape."""
     macros = definitions_of(shape, fused, config)
@@ -126,12 +128,12 @@ def _tile(
     return None if program is None else FewRowsTile(program, 16 * config.tiles)
 
 
-def definitions_of(shape: ProductShape, fused: tuple[int, int], config: _Config) -> dict[str, int]:
+def definitions_of(shape: ProductShape, fused: Fused, config: _Config) -> dict[str, int]:
     """Return the program's macros."""
     num_tiles = shape.num_outputs * shape.num_halves // 16
     return {
         **{"OUTPUTS": shape.num_outputs, "INPUTS": shape.num_inputs},
-        **{"GATED": shape.num_halves - 1, "NORMED": fused[0], "ADDED": fused[1]},
+        **{"GATED": shape.num_halves - 1, **fused.macros},
         **{"WARPS": config.warps, "TILES": config.tiles, "STAGES": config.stages},
         **{"RESIDENT": config.resident, "BLOCKS": num_tiles // config.tiles},
     }

@@ -40,7 +40,7 @@ struct __align__(64) TensorMap {
 struct Arguments {
     TensorMap inputs, weight;
     const float* squares;
-    const u16 *states, *next_norm;
+    const u16 *states, *next_norm;  // the latter or the bias
     u16 *result, *scaled;
     float* parts;
     float epsilon;
@@ -140,10 +140,12 @@ DEVICE void finish(const Arguments& given, const float* divisors, const Before& 
 #pragma unroll
         for (int eight = 0; eight < EIGHTS; eight++) {
             const i64 target = static_cast<i64>(row) * OUTPUTS + output + eight * 8;
+            const u32 bias = BIASED ? load_pair(given.next_norm, (output + eight * 8) / 2) : 0;
             float pair[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 pair[i] = sums[eight][2 * half + i] * divisor;
+                if (BIASED) pair[i] += i == 0 ? low(bias) : high(bias);
                 if (GATED) pair[i] = __fdividef(pair[i], 1.f + __expf(-pair[i])) * (lifts[eight][2 * half + i] * divisor);
             }
             if (ADDED && is_row) {
@@ -182,6 +184,8 @@ many_rows(const __grid_constant__ Arguments given) {
         asm volatile("prefetch.tensormap [%0];" ::"l"(&given.weight) : "memory");
         asm volatile("prefetch.tensormap [%0];" ::"l"(&given.inputs) : "memory");
     }
+    if (BIASED && threadIdx.x * 64 < BLOCK_OUTPUTS)  // it is read at the end
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(given.next_norm + first_output + threadIdx.x * 64));
     if (threadIdx.x == 0) {
         for (int i = 0; i < WEIGHT_STAGES; i++) init_barrier(weights_full + 8 * i, 1), init_barrier(weights_empty + 8 * i, 4);
         for (int i = 0; i < ROW_STAGES; i++) init_barrier(rows_full + 8 * i, 1), init_barrier(rows_empty + 8 * i, 4);

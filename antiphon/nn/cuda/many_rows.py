@@ -16,7 +16,7 @@ from torch import Tensor
 
 from antiphon.nn.cuda.compiler import Program, checked, load_product, runs_on, source_of
 from antiphon.nn.cuda.resident_limits import NUM_BLOCKS
-from antiphon.nn.kernels.product_tiles import ProductShape
+from antiphon.nn.kernels.product_tiles import Factors, Fused, ProductShape
 
 _FILES = ("device.cuh", "many_rows.cu")
 _TILE_ROWS = 64
@@ -61,6 +61,16 @@ _CONFIGS: Mapping[tuple[int, int, int], _Config] = {
     (3072, 1024, 2): _Config(48, 2, 1, 2, 4, 2),
     (1024, 3072, 1): _Config(32, 4, 1, 4, 4, 2),
     (2048, 1024, 1): _Config(32, 2, 1, 4, 4, 2),
+    # MiMo-Audio, whose wide gated product is as fast as a kernel, and the decoder of its groups,
+    # two of whose products are also of VoxCPM2's flow.
+    (6144, 4096, 1): _Config(96, 2, 2, 8, 8, 1),
+    (4096, 4096, 1): _Config(64, 2, 1, 7, 4, 2),
+    (4096, 11008, 1): _Config(64, 2, 1, 7, 4, 2),
+    (3072, 1024, 1): _Config(48, 2, 1, 4, 4, 2),
+    (1024, 1024, 1): _Config(16, 2, 2, 4, 4, 2),
+    (4096, 1024, 2): _Config(64, 2, 1, 4, 4, 1),
+    (1024, 4096, 1): _Config(32, 4, 1, 4, 4, 2),
+    (2880, 1024, 1): _Config(48, 2, 1, 2, 4, 2),
 }
 
 
@@ -91,14 +101,15 @@ class ManyRowsTile:
     def multiply(
         self,
         inputs: Tensor,
-        weight: Tensor,
+        weights: Factors,
         norm: tuple[Tensor, float] | None,
         added: tuple[Tensor, Tensor] | None,
         targets: tuple[Tensor, Tensor, Tensor],
     ) -> None:
         """Launch the program; see `FewRowsTile.multiply`."""
         squares, epsilon = norm or (targets[2], 0.0)
-        states, next_norm = added or (inputs, inputs)
+        weight, _, bias = weights
+        states, next_norm = added or (inputs, inputs if bias is None else bias)
         num_rows, shape, config = len(inputs), self.shape, self.config
         eights = -(-num_rows // 8)  # which are swizzled together
         copied_rows = min(_TILE_ROWS, 8 * eights)
@@ -145,27 +156,22 @@ def _map_of(address: int, *dimensions: tuple[int, int, int]) -> "ctypes.Array[ct
 
 
 def many_rows_tile(
-    shape: ProductShape, num_rows: int, weight: Tensor, *, is_normed: bool, is_added: bool
+    shape: ProductShape, num_rows: int, weight: Tensor, fused: Fused
 ) -> ManyRowsTile | None:
-    """Return the program of a product of bfloat16 numbers; ``None``: there is none, or no fusion.
-
-    Args:
-        is_normed: whether the inputs are divided by their norm.
-        is_added: whether the result is added to states and prepared for the next norm.
-    """
-    if num_rows not in _ROWS or is_normed == is_added:
+    """Return the program of a product of bfloat16 numbers; ``None``: there is none."""
+    if num_rows not in _ROWS or fused.is_plain:
         return None
     config = _CONFIGS.get((shape.num_outputs, shape.num_inputs, shape.num_halves))
     if config is None or weight.dtype != torch.bfloat16:
         return None
     if not runs_on(weight.device, NUM_BLOCKS):  # of smaller ones it is not known to be faster
         return None
-    return _tile(shape, (int(is_normed), int(is_added)), config, weight.device)
+    return _tile(shape, fused, config, weight.device)
 
 
 @cache
 def _tile(
-    shape: ProductShape, fused: tuple[int, int], config: _Config, device: torch.device
+    shape: ProductShape, fused: Fused, config: _Config, device: torch.device
 ) -> ManyRowsTile | None:
     """Compile and load a program, once for all products of a shape."""
     macros = definitions_of(shape, fused, config)
@@ -176,12 +182,12 @@ def _tile(
     return ManyRowsTile(program, shape, config, min(32, outputs & -outputs))
 
 
-def definitions_of(shape: ProductShape, fused: tuple[int, int], config: _Config) -> dict[str, int]:
+def definitions_of(shape: ProductShape, fused: Fused, config: _Config) -> dict[str, int]:
     """Return the program's macros."""
     num_tiles = shape.num_outputs * shape.num_halves // config.n
     return {
         **{"OUTPUTS": shape.num_outputs, "INPUTS": shape.num_inputs},
-        **{"GATED": shape.num_halves - 1, "NORMED": fused[0], "ADDED": fused[1]},
+        **{"GATED": shape.num_halves - 1, **fused.macros},
         **{name.upper(): value for name, value in asdict(config).items()},
         "BLOCKS": num_tiles * config.splits,
     }

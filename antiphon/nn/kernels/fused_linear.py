@@ -15,7 +15,7 @@ Hopper GPUs programs take their place (`antiphon.nn.cuda.few_rows`, `antiphon.nn
 """
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import torch
 import triton
@@ -27,6 +27,8 @@ from antiphon.nn.cuda.many_rows import ManyRowsTile, many_rows_tile
 from antiphon.nn.kernels.held_product import held_product
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.product_tiles import (
+    Factors,
+    Fused,
     HeldTile,
     ProductShape,
     ThinTile,
@@ -40,8 +42,6 @@ from antiphon.nn.kernels.shared_memory import max_shared_bytes
 from antiphon.nn.kernels.wide_product import arrivals_of, wide_product
 
 MAX_THIN_ROWS = 4
-Factors: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
-"""Weight, scales of its outputs, and bias."""
 MAX_ROWS = 64
 """Limit above which products are compute-bound, and PyTorch's own product is as fast."""
 
@@ -131,7 +131,8 @@ class FusedLinear:
         assert bias is None or not is_gated, "gates have no bias"
         num_outputs = len(weight) // (2 if is_gated else 1)
         factors = weight, scales, bias
-        tile = self._tile(inputs.scaled, factors, 2 if is_gated else 1, is_normed=True)
+        fused = Fused(is_normed=True, is_biased=bias is not None)
+        tile = self._tile(inputs.scaled, factors, fused, 2 if is_gated else 1)
         result = inputs.scaled.new_empty(len(inputs.scaled), num_outputs)
         targets = (result, result, inputs.squares)
         norm = (inputs.squares, epsilon)
@@ -142,7 +143,7 @@ class FusedLinear:
         """Return ``inputs @ weight.T + bias`` for ``[num_rows, num_inputs]``."""
         result = inputs.new_empty(len(inputs), len(weight))
         factors = weight, None, bias
-        tile = self._tile(inputs, factors)
+        tile = self._tile(inputs, factors, Fused())
         nothing = torch.empty(1, 1, device=inputs.device)
         _run(tile, inputs, factors, None, None, (result, result, nothing))
         return result
@@ -161,7 +162,7 @@ class FusedLinear:
         num_rows, num_outputs = states.shape
         factors = _parted(linear)
         assert factors[2] is None, "a sum has no bias"
-        tile = self._tile(inputs, factors, is_added=True)
+        tile = self._tile(inputs, factors, Fused(is_added=True))
         squares = torch.empty(num_rows, num_outputs // tile.outputs, device=states.device)
         result = PreNormState(torch.empty_like(states), torch.empty_like(states), squares)
         targets = (result.states, result.scaled, squares)
@@ -169,23 +170,16 @@ class FusedLinear:
         return result
 
     def _tile(
-        self,
-        inputs: Tensor,
-        factors: Factors,
-        num_halves: int = 1,
-        *,
-        is_normed: bool = False,
-        is_added: bool = False,
+        self, inputs: Tensor, factors: Factors, fused: Fused, num_halves: int = 1
     ) -> FewRowsTile | ManyRowsTile | ThinTile | HeldTile | WideTile:
         num_rows, weight = len(inputs), factors[0]
         num_outputs, num_inputs = weight.shape
         shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, inputs.itemsize)
         limit = max_shared_bytes(weight)
-        if factors[1:] == (None, None):
+        if factors[1] is None:
             rows = MAX_ROWS if self.is_batch_invariant else num_rows  # one program for any number
             for find in (few_rows_tile, many_rows_tile):
-                tile = find(shape, rows, weight, is_normed=is_normed, is_added=is_added)
-                if tile is not None:
+                if (tile := find(shape, rows, weight, fused)) is not None:
                     return tile
         if self.is_batch_invariant:
             return invariant_tile(shape, limit)
@@ -211,7 +205,7 @@ def _run(
     is_gated: bool = False,
 ) -> None:
     if isinstance(tile, FewRowsTile | ManyRowsTile):
-        tile.multiply(inputs, weights[0], norm, added, targets)
+        tile.multiply(inputs, weights, norm, added, targets)
         return
     num_rows, num_inputs = inputs.shape
     num_outputs = targets[0].shape[1]

@@ -10,6 +10,9 @@ flight follows from the shared memory of a program, and changes no result.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from torch import Tensor
 
 from antiphon.nn.kernels.shared_memory import SPARE_BYTES
 
@@ -90,6 +93,35 @@ class ProductShape:
     num_inputs: int
     num_halves: int
     itemsize: int
+
+
+Factors: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
+"""Weight, scales of its outputs, and bias."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """What is fused with a product.
+
+    Attributes:
+        is_normed: whether the inputs are divided by their norm.
+        is_added: whether the result is added to states and prepared for the next norm.
+        is_biased: whether a bias is added.
+    """
+
+    is_normed: bool = False
+    is_added: bool = False
+    is_biased: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        return not (self.is_normed or self.is_added)
+
+    @property
+    def macros(self) -> dict[str, int]:
+        """Definitions in a program's source."""
+        flags = {"NORMED": self.is_normed, "ADDED": self.is_added, "BIASED": self.is_biased}
+        return {name: int(flag) for name, flag in flags.items()}
 
 
 _INVARIANT_ROWS = 64  # per tile, for any number of rows

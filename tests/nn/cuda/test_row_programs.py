@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from antiphon.nn.cuda import compiler, few_rows, many_rows
 from antiphon.nn.cuda.resident_limits import NUM_BLOCKS
 from antiphon.nn.kernels.fused_linear import FusedLinear, PreNormState, scale
-from antiphon.nn.kernels.product_tiles import ProductShape
+from antiphon.nn.kernels.product_tiles import Fused, ProductShape
 from tests.nn.cuda.test_packing import SHARED_BYTES, layout_of, needs_compiler
 
 CUDA = torch.device("cuda")
@@ -27,11 +27,21 @@ on_gpu = [
 ]
 FEW = tuple(ProductShape(*sizes, itemsize=2) for sizes in few_rows._CONFIGS)
 MANY = tuple(ProductShape(*sizes, itemsize=2) for sizes in many_rows._CONFIGS)
+BIASED = (6144, 4096), (3072, 1024)
+"""Outputs and inputs of products with a bias."""
+
+CHAINS = (
+    ((4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072)),
+    ((3072, 1024), (1024, 1024), (8192, 1024), (1024, 4096)),
+)
+"""Outputs and inputs of a layer's products, in narrow layers with a program for each."""
 
 
-def fused_of(shape: ProductShape) -> tuple[int, int]:
-    is_sum = shape.num_halves == 1 and shape.num_outputs < 4096
-    return int(not is_sum), int(is_sum)
+def fused_of(shape: ProductShape) -> Fused:
+    """Return what a layer does with a product: those that it adds are not wider than its states."""
+    sizes = shape.num_outputs, shape.num_inputs
+    is_sum = shape.num_halves == 1 and shape.num_outputs <= shape.num_inputs
+    return Fused(is_normed=not is_sum, is_added=is_sum, is_biased=sizes in BIASED)
 
 
 def program_of(kind: str, shape: ProductShape) -> tuple[str, dict[str, int], list[str]]:
@@ -69,7 +79,7 @@ def test_a_stage_is_of_one_warpgroup(stages: str) -> None:
     config = replace(many_rows._CONFIGS[6144, 2048, 2], **{stages: 7})
     with pytest.raises(compiler.CompilationError, match="turns"):
         compiler.compiled(
-            many_rows.source(config.n), many_rows.definitions_of(shape, (1, 0), config)
+            many_rows.source(config.n), many_rows.definitions_of(shape, fused_of(shape), config)
         )
 
 
@@ -95,22 +105,24 @@ def products_of(
     before = random(MOST_ROWS, num_outputs, seed=4)[:num_rows]
     product = FusedLinear(is_batch_invariant)
     find = few_rows.few_rows_tile if num_rows <= 8 else many_rows.many_rows_tile
-    for is_sum in () if is_batch_invariant else (False,) if num_halves == 2 else (False, True):
-        assert find(shape, num_rows, weight, is_normed=not is_sum, is_added=is_sum) is not None
-    scaled: PreNormState = scale(inputs, norm[:num_inputs])
-    normed = product.normed(scaled, weight, EPSILON, is_gated=num_halves == 2)
-    wide = F.linear(scaled.scaled.float(), weight.float())
-    wide *= torch.rsqrt(inputs.float().square().mean(1, keepdim=True) + EPSILON)
-    if num_halves == 2:
-        assert_near(normed, F.silu(wide[:, :num_outputs]) * wide[:, num_outputs:])
+    fused = fused_of(shape)
+    assert is_batch_invariant or find(shape, num_rows, weight, fused) is not None
+    if fused.is_normed:
+        scaled: PreNormState = scale(inputs, norm[:num_inputs])
+        bias = random(num_outputs, seed=5) * 10 if fused.is_biased else None
+        normed = product.normed(scaled, weight, EPSILON, bias, is_gated=num_halves == 2)
+        wide = F.linear(scaled.scaled.float(), weight.float())
+        wide *= torch.rsqrt(inputs.float().square().mean(1, keepdim=True) + EPSILON)
+        if num_halves == 2:
+            wide = F.silu(wide[:, :num_outputs]) * wide[:, num_outputs:]
+        assert_near(normed, wide if bias is None else wide + bias.float())
         return (normed,)
-    assert_near(normed, wide)
     after = product.added(before, inputs, weight, norm[:num_outputs])
     expected = before.float() + F.linear(inputs.float(), weight.float())
     assert_near(after.states, expected)
     assert_near(after.scaled, expected * norm[:num_outputs].float())
     assert_near(after.squares.sum(1), expected.square().sum(1))
-    return normed, after.states, after.scaled, after.squares
+    return after.states, after.scaled, after.squares
 
 
 def assert_same_rows(some: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> None:
@@ -139,19 +151,22 @@ class TestOnGPU:
             few, many = sorted((nine, any_number), key=lambda written: len(written[0]))
             assert_same_rows(few, many)
 
+    @pytest.mark.parametrize("sizes", CHAINS, ids=str)
     @torch.inference_mode()
-    def test_a_chain_of_many_rows_has_the_same_bits_at_each_repetition(self) -> None:
+    def test_a_chain_of_many_rows_has_the_same_bits_at_each_repetition(
+        self, sizes: tuple[tuple[int, int], ...]
+    ) -> None:
         """Programs overlap with those before and after them; copies of one run into another."""
-        sizes = ((4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072))
         weights = [random(*size, seed=index) * 0.03 for index, size in enumerate(sizes)]
         norm, start = random(1024, seed=5), random(64, 1024, seed=6)
+        bias = random(sizes[0][0], seed=7) if sizes[0] in BIASED else None
         product = FusedLinear()
 
         def run(num_rows: int) -> Tensor:
             states = scale(start[:num_rows], norm)
             for _ in range(20):
-                joined = product.normed(states, weights[0], EPSILON)
-                states = product.added(states.states, joined[:, :2048], weights[1], norm)
+                joined = product.normed(states, weights[0], EPSILON, bias)
+                states = product.added(states.states, joined[:, : sizes[1][1]], weights[1], norm)
                 gated = product.normed(states, weights[2], EPSILON, is_gated=True)
                 states = product.added(states.states, gated, weights[3], norm)
             return states.states
