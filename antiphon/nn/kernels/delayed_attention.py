@@ -133,7 +133,10 @@ def _past(
     weight_sum = tl.zeros((queries.shape[0],), tl.float32)
     attended = tl.zeros(queries.shape, tl.float32)
     newest = start - 1 + _ROUNDS * NUM_KEPT
-    for first_key in tl.range(0, NUM_KEPT, KEYS, num_stages=2):
+    # In its first turn a ring holds positions from 0 on. One before 0 that is due is there too, for
+    # itself; without look-ahead all of those are in the pass.
+    num_held = NUM_KEPT if RIGHT > 0 else tl.minimum(start, NUM_KEPT).to(tl.int32)
+    for first_key in tl.range(0, num_held, KEYS, num_stages=2):
         key = first_key + tl.arange(0, KEYS)
         held = start - 1 - (newest - key) % NUM_KEPT
         # Older positions may be being overwritten.
