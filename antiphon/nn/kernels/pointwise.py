@@ -45,6 +45,7 @@ def _norm(
     block = triton.next_power_of_2(width)
     _add_rms_norm[(states.numel() // width,)](
         states, branch, weight, sums, normed, width, epsilon,
+        NUM_WEIGHTS=weight.numel() // width,
         HAS_BRANCH=branch is not None, BLOCK=block, PDL=overlaps(states),
         num_warps=max(1, min(8, block // 256)), launch_pdl=overlaps(states),
     )  # fmt: skip
@@ -54,10 +55,11 @@ def _norm(
 @triton.jit
 def _add_rms_norm(
     states, branch, weight, sums, normed, width, epsilon,
-    HAS_BRANCH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+    NUM_WEIGHTS: tl.constexpr, HAS_BRANCH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, BLOCK)
     inside = columns < width
+    weight += tl.program_id(0) % NUM_WEIGHTS * width  # heads may have weights of their own
     scale = tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
     await_others(PDL)
     places = tl.program_id(0).to(tl.int64) * width + columns

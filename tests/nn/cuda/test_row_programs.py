@@ -39,9 +39,10 @@ CHAINS = (
 
 def fused_of(shape: ProductShape) -> Fused:
     """Return what a layer does with a product: those that it adds are not wider than its states."""
-    sizes = shape.num_outputs, shape.num_inputs
-    is_sum = shape.num_halves == 1 and shape.num_outputs <= shape.num_inputs
-    return Fused(is_normed=not is_sum, is_added=is_sum, is_biased=sizes in BIASED)
+    is_gated = shape.num_halves == 2
+    is_sum = not is_gated and shape.num_outputs <= shape.num_inputs
+    is_biased = not is_gated and (shape.num_outputs, shape.num_inputs) in BIASED
+    return Fused(is_normed=not is_sum, is_added=is_sum, is_biased=is_biased)
 
 
 def program_of(kind: str, shape: ProductShape) -> tuple[str, dict[str, int], list[str]]:

@@ -41,6 +41,12 @@ def test_norm_and_sum(width: int) -> None:
     torch.testing.assert_close(normed, norm(states + branch))
 
 
+def test_heads_have_norms_of_their_own() -> None:
+    heads, weight = random(5, 3, 64), random(3, 64, seed=2)
+    expected = RMSNorm(weight, 1e-6)(heads)
+    torch.testing.assert_close(pointwise.rms_norm(heads, weight, 1e-6), expected)
+
+
 def test_gate() -> None:
     gate_up = random(3, 2, 96)
     gate, up = gate_up.chunk(2, dim=-1)
