@@ -1,30 +1,26 @@
 // Causal convolution of many streams with many channels: bias, addend, snake, and the columns that are kept.
 //
-// A block of two consumer warpgroups (`wgmma`) and more warps: two or four bring columns (`cp.async`, each row from
-// where it is: the columns of this pass, or a slot's memory), one weights (TMA), one keeps the last columns for the
-// next call. Sums run over taps and, in each, over inputs in order, in one accumulator each: they do not depend on the
-// tile or the batch, and equal those of `antiphon.nn.kernels.causal_conv`.
+// A block of two consumer warpgroups (`wgmma`) and more warps: four bring columns (`cp.async`, each row from where it
+// is: the columns of this pass, or a slot's memory), one weights (TMA), one keeps the last columns for the next call.
+// Sums run over taps and, in each, over inputs in order, in one accumulator each: they do not depend on the tile or the
+// batch, and equal those of `antiphon.nn.kernels.causal_conv`.
 //
-// MATRICES: of 64 columns of a warpgroup. N: outputs of a tile, PARTS instructions. STAGES of 64 inputs. CLUSTER: blocks
-// of neighbouring columns, each of which brings its share of the weights to all of them.
+// MATRICES: of 64 columns of a warpgroup. N: outputs of a tile. STAGES of 64 inputs.
 //
 // Parity tells a phase of a barrier from the one before it only: all consumers await all stages in order.
 
-constexpr bool IS_LARGE = MATRICES * N > 288;  // so many sums that few registers remain for more warps
-constexpr int GROUPS = 2, NUM_THREADS = 128 * (IS_LARGE ? 3 : 4);
+constexpr int GROUPS = 2, NUM_THREADS = 128 * (GROUPS + 2);
 constexpr int COLS = GROUPS * MATRICES * 64;  // of a tile
-constexpr int WIDE = N % (64 * PARTS) == 0 ? 64 : 32;  // outputs that are swizzled together
-constexpr int PART = N / PARTS;
+constexpr int WIDE = N % 64 == 0 ? 64 : 32;  // outputs that are swizzled together
 constexpr int ROW_BYTES = COLS * 128, WEIGHT_BYTES = N * 128, STAGE_BYTES = ROW_BYTES + WEIGHT_BYTES;
-constexpr int LOADERS = IS_LARGE ? 64 : 128, PASS = LOADERS / 8, PASSES = COLS / PASS;  // a pass of all loaders copies PASS rows
+constexpr int LOADERS = 128, PASS = LOADERS / 8, PASSES = COLS / PASS;  // a pass of all loaders copies PASS rows
 constexpr int BATCH = 8;  // rows of a loader at a time
 constexpr int SOURCES_PITCH = PASSES * 8 + 16, SOURCES_BYTES = PASS * SOURCES_PITCH;
-constexpr int PIECE = N % 64 == 0 ? 64 : 32;  // outputs that a warp ends at a time
-constexpr int PIECE_PITCH = PIECE * 4 + 32, PIECE_BYTES = 16 * PIECE_PITCH;
+constexpr int PIECE_PITCH = WIDE * 4 + 32, PIECE_BYTES = 16 * PIECE_PITCH;  // of WIDE outputs that a warp ends at a time
 constexpr int SLOTS = 3, SLOT_BYTES = 3072;  // of kept columns, on their way
 constexpr int CONSUMER_WARPS = 4 * GROUPS;
-constexpr int REGISTERS = IS_LARGE ? 232 : MATRICES * N > 256 ? 200 : 184, FEW_REGISTERS = IS_LARGE ? 40 : 256 - REGISTERS;  // as many as there are
-static_assert(N % (32 * PARTS) == 0 && PART <= 256 && PASSES % BATCH == 0 && 64 % CLUSTER == 0, "sizes");
+constexpr int REGISTERS = 184, FEW_REGISTERS = 72;  // as many as there are
+static_assert(N % 32 == 0 && MATRICES * N <= 256 && PASSES % BATCH == 0, "sizes");
 
 struct Layout {
     static const int pieces = STAGES * STAGE_BYTES;
@@ -52,32 +48,13 @@ struct Arguments {
 };
 
 DEVICE void copy_weights(u32 target, const TensorMap& map, int output, int input, u32 barrier) {
-#if CLUSTER > 1
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(target),
-        "l"(&map), "r"(output), "r"(input), "r"(barrier), "h"((unsigned short)((1 << CLUSTER) - 1))
-        : "memory");
-#else
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(target),
         "l"(&map), "r"(output), "r"(input), "r"(barrier)
         : "memory");
-#endif
 }
-DEVICE void release(u32 barrier) {  // of a stage, by one warp, in all blocks that write it
-#if CLUSTER > 1
-    if (threadIdx.x % 32 < CLUSTER)
-        asm volatile("{.reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier), "r"(threadIdx.x % 32)
-                     : "memory");
-#else
+DEVICE void release(u32 barrier) {  // of a stage, by one warp
     if (threadIdx.x % 32 == 0) arrive(barrier);
-#endif
-}
-DEVICE void await_cluster() {
-#if CLUSTER > 1
-    __syncwarp();
-    asm volatile("barrier.cluster.arrive.release;\n barrier.cluster.wait.acquire;" ::: "memory");
-#endif
 }
 DEVICE bool is_elected() {  // one lane of a warp, known to be one when code is generated
     u32 is_one;
@@ -106,30 +83,26 @@ struct Stage {  // of the ring
     }
 };
 
-struct Tiles {  // the cluster's, each of CLUSTER tiles of the same outputs
+struct Tiles {
     int per_column, number, steps;  // outputs' tiles, all tiles, steps of a tile
     DEVICE explicit Tiles(const Arguments& given)
-        : per_column(given.num_out / N), number((given.num_columns + CLUSTER * COLS - 1) / (CLUSTER * COLS) * per_column), steps(given.num_taps * given.num_in / 64) {}
-    DEVICE static int first() { return blockIdx.x / CLUSTER; }
-    DEVICE static int stride() { return gridDim.x / CLUSTER; }
-    DEVICE int column(int item) const { return (item / per_column * CLUSTER + blockIdx.x % CLUSTER) * COLS; }
+        : per_column(given.num_out / N), number((given.num_columns + COLS - 1) / COLS * per_column), steps(given.num_taps * given.num_in / 64) {}
+    DEVICE int column(int item) const { return item / per_column * COLS; }
     DEVICE int output(int item) const { return item % per_column * N; }
 };
 
 DEVICE void load_weights(const Arguments& given, const Tiles& tiles, u32 start, u32 full, u32 empty) {
-    constexpr int SHARE = 64 / CLUSTER;  // inputs
-    const int first_input = blockIdx.x % CLUSTER * SHARE;
     Stage stage;
     stage.parity = 1;  // all stages are empty at first
-    for (int item = tiles.first(); item < tiles.number; item += tiles.stride()) {
+    for (int item = blockIdx.x; item < tiles.number; item += gridDim.x) {
         const int output = tiles.output(item);
         for (int step = 0; step < tiles.steps; step++, stage.advance()) {
             await_barrier(empty + 8 * stage.index, stage.parity);
-            const u32 barrier = full + 8 * stage.index, target = start + stage.index * STAGE_BYTES + ROW_BYTES + first_input * WIDE * 2;
+            const u32 barrier = full + 8 * stage.index, target = start + stage.index * STAGE_BYTES + ROW_BYTES;
             expect_bytes(barrier, WEIGHT_BYTES);
 #pragma unroll
             for (int block = 0; block < N / WIDE; block++)
-                copy_weights(target + block * (64 * WIDE * 2), given.weight, output + block * WIDE, step * 64 + first_input, barrier);
+                copy_weights(target + block * (64 * WIDE * 2), given.weight, output + block * WIDE, step * 64, barrier);
         }
     }
 }
@@ -148,7 +121,6 @@ struct Finder {
     int places[ROWS], slots[ROWS], turns[ROWS];  // of the rows' frames
     DEVICE int column(int first_column, int i) const { return min(first_column + thread + i * LOADERS, given.num_columns - 1); }
     DEVICE void look_up(int first_column) {  // in advance
-        if (given.num_taps == 1) return;
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             const int* frame = given.table + column(first_column, i) / given.rate;
@@ -161,11 +133,9 @@ struct Finder {
         for (int i = 0; i < ROWS; i++) {
             const int here = column(first_column, i), row = thread + i * LOADERS;
             present[row] = given.x + (i64)here * given.num_in;
-            if (before > 0) {
-                const int place = places[i] * given.rate + here % given.rate;
-                past[row] = given.memory + (i64)slots[i] * given.row_size + given.offset + (i64)(turns[i] * before + before + place) * given.num_in;
-                place_of[row] = place;
-            }
+            const int place = places[i] * given.rate + here % given.rate;
+            past[row] = given.memory + (i64)slots[i] * given.row_size + given.offset + (i64)(turns[i] * before + before + place) * given.num_in;
+            place_of[row] = place;
         }
     }
 };
@@ -180,8 +150,8 @@ DEVICE void load_columns(const Arguments& given, const Tiles& tiles, char* share
     Stage stage;
     stage.parity = 1;
     Finder finder{given, thread};
-    finder.look_up(tiles.column(tiles.first()));
-    for (int item = tiles.first(); item < tiles.number; item += tiles.stride()) {
+    finder.look_up(tiles.column(blockIdx.x));
+    for (int item = blockIdx.x; item < tiles.number; item += gridDim.x) {
         finder.note(tiles.column(item), present, past, places);
         for (int shift = (given.num_taps - 1) * given.dilation; shift >= 0; shift -= given.dilation) {
 #pragma unroll
@@ -190,7 +160,7 @@ DEVICE void load_columns(const Arguments& given, const Tiles& tiles, char* share
                 asm volatile("st.shared.u64 [%0], %1;" ::"r"(sources + row % PASS * SOURCES_PITCH + row / PASS * 8), "l"(from - (i64)shift * given.num_in) : "memory");
             }
             asm volatile("bar.sync 1, %0;" ::"n"(LOADERS) : "memory");
-            if (shift == 0) finder.look_up(tiles.column(item + tiles.stride()));
+            if (shift == 0) finder.look_up(tiles.column(item + gridDim.x));
             const u32 of_thread = sources + first_row * SOURCES_PITCH;
             u64 ahead = part * 16;
 #pragma unroll 1
@@ -293,9 +263,9 @@ DEVICE float4 load_four(const float* source) {
     return four;
 }
 
-// Ends 16 columns x PIECE outputs of a warp, from its sums in shared memory; a lane has four outputs.
+// Ends 16 columns x WIDE outputs of a warp, from its sums in shared memory; a lane has four outputs.
 DEVICE void finish(const Arguments& given, u32 piece, int column, int output) {
-    constexpr int LANES = PIECE / 4, ROWS = 32 / LANES, TIMES = 16 / ROWS, AHEAD = HAS_RESIDUAL && MATRICES * N > 256 ? 2 : 4;
+    constexpr int LANES = WIDE / 4, ROWS = 32 / LANES, TIMES = 16 / ROWS, AHEAD = 4;
     const int lane = threadIdx.x % 32;
     column += lane / LANES, output += lane % LANES * 4, piece += lane / LANES * PIECE_PITCH + lane % LANES * 16;
     const float4 bias = load_four(given.bias + output), frequency = load_four(given.frequency + output), amplitude = load_four(given.amplitude + output);
@@ -336,8 +306,8 @@ DEVICE void compute(const Arguments& given, const Tiles& tiles, u32 start, u32 f
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4, lane = threadIdx.x % 32;
     const int first_row = group * MATRICES * 64;
     Stage stage;
-    for (int item = tiles.first(); item < tiles.number; item += tiles.stride()) {
-        float acc[MATRICES][PARTS][PART / 2];
+    for (int item = blockIdx.x; item < tiles.number; item += gridDim.x) {
+        float acc[MATRICES][N / 2];
         int previous = 0;
 #pragma unroll 1
         for (int step = 0; step < tiles.steps; step++) {
@@ -350,9 +320,7 @@ DEVICE void compute(const Arguments& given, const Tiles& tiles, u32 start, u32 f
             for (int k = 0; k < 4; k++)
 #pragma unroll
                 for (int block = 0; block < MATRICES; block++)
-#pragma unroll
-                    for (int part = 0; part < PARTS; part++)
-                        product(acc[block][part], a + 2 * k + block * (64 * 128 >> 4), b + k * (16 * WIDE * 2 >> 4) + part * (PART * 128 >> 4), step > 0 || k > 0);
+                    product(acc[block], a + 2 * k + block * (64 * 128 >> 4), b + k * (16 * WIDE * 2 >> 4), step > 0 || k > 0);
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             await_products<1>();
             if (step > 0) release(empty + 8 * previous);
@@ -363,41 +331,35 @@ DEVICE void compute(const Arguments& given, const Tiles& tiles, u32 start, u32 f
 #pragma unroll
         for (int block = 0; block < MATRICES; block++)
 #pragma unroll
-            for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(acc[block][i / (PART / 2)][i % (PART / 2)])::"memory");  // not before the wait
+            for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(acc[block][i])::"memory");  // not before the wait
         release(empty + 8 * previous);
         const int column = tiles.column(item) + first_row + warp % 4 * 16, output = tiles.output(item);
         const u32 piece = start + Layout::pieces + warp * PIECE_BYTES, spot = piece + lane / 4 * PIECE_PITCH + lane % 4 * 8;
 #pragma unroll
         for (int block = 0; block < MATRICES; block++)
 #pragma unroll
-            for (int first = 0; first < N; first += PIECE) {
+            for (int first = 0; first < N; first += WIDE) {
 #pragma unroll
-                for (int i = first / 2; i < (first + PIECE) / 2; i += 2)
+                for (int i = first / 2; i < (first + WIDE) / 2; i += 2)
                     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(spot + (i - first / 2) / 4 * 32 + i / 2 % 2 * 8 * PIECE_PITCH),
-                                 "f"(acc[block][i / (PART / 2)][i % (PART / 2)]), "f"(acc[block][i / (PART / 2)][i % (PART / 2) + 1])
+                                 "f"(acc[block][i]), "f"(acc[block][i + 1])
                                  : "memory");
                 finish(given, piece, column + block * 64, output + first);
             }
     }
 }
 
-#if CLUSTER > 1
-#define OF_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)
-#else
-#define OF_CLUSTERS
-#endif
-extern "C" __global__ void __launch_bounds__(NUM_THREADS, 1) OF_CLUSTERS wide_conv(const __grid_constant__ Arguments given) {
+extern "C" __global__ void __launch_bounds__(NUM_THREADS, 1) wide_conv(const __grid_constant__ Arguments given) {
     extern __shared__ __align__(1024) char shared[];
     const u32 start = shared_address(shared), full = start + Layout::barriers, empty = full + 8 * STAGES;
     const Tiles tiles(given);
     const int warp = threadIdx.x / 32;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) init_barrier(full + 8 * i, 1 + LOADERS), init_barrier(empty + 8 * i, CONSUMER_WARPS * CLUSTER);
+        for (int i = 0; i < STAGES; i++) init_barrier(full + 8 * i, 1 + LOADERS), init_barrier(empty + 8 * i, CONSUMER_WARPS);
         for (int i = 0; i < SLOTS; i++) init_barrier(empty + 8 * (STAGES + i), 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    await_cluster();
     if (warp < CONSUMER_WARPS) {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
         asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -416,9 +378,8 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS, 1) OF_CLUSTERS wide_co
             asm volatile("griddepcontrol.launch_dependents;");
             if (warp < CONSUMER_WARPS + LOADERS / 32)
                 load_columns(given, tiles, shared, start, full, empty);
-            else if (warp == CONSUMER_WARPS + LOADERS / 32 + 1 && given.num_taps > 1 && is_elected())
+            else if (warp == CONSUMER_WARPS + LOADERS / 32 + 1 && is_elected())
                 keep_columns(given, start + Layout::slots, empty + 8 * STAGES);
         }
     }
-    await_cluster();  // others may still write here
 }

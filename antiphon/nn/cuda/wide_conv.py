@@ -19,10 +19,8 @@ from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.layers import Snake
 
 _FILES = ("device.cuh", "wide_conv.cu")
-_INPUTS, _GROUPS = 64, 2
-"""Inputs of a step, and warpgroups that multiply."""
-_MAX_SUMS = 288
-"""Outputs that a thread sums up, of all its matrices, if there are warps enough beside it."""
+_INPUTS, _GROUPS, _NUM_THREADS = 64, 2, 512
+"""Inputs of a step, warpgroups that multiply, and threads of all."""
 _MULTIPROCESSORS, _MIN_TILES = 132, 96  # so that most multiprocessors have one
 _ALIGNMENT = 16  # bytes of addresses
 _Map = ctypes.c_ubyte * 128
@@ -35,16 +33,12 @@ class Tile:
     Attributes:
         matrices: matrices of 64 columns of a warpgroup.
         n: outputs.
-        parts: instructions for all outputs.
         stages: steps in shared memory.
-        cluster: blocks that share weights.
     """
 
     matrices: int
     n: int
-    parts: int
     stages: int
-    cluster: int
 
     @property
     def columns(self) -> int:
@@ -53,24 +47,17 @@ class Tile:
     @property
     def wide(self) -> int:
         """Outputs that are swizzled together."""
-        return 64 if self.n % (64 * self.parts) == 0 else 32
-
-    @property
-    def num_threads(self) -> int:
-        return 128 * (_GROUPS + (1 if self.matrices * self.n > _MAX_SUMS else 2))
+        return 64 if self.n % 64 == 0 else 32
 
     def num_blocks(self, num_columns: int, num_outputs: int) -> int:
-        clusters = -(-num_columns // (self.columns * self.cluster))
-        return clusters * self.cluster * (num_outputs // self.n)
+        return -(-num_columns // self.columns) * (num_outputs // self.n)
 
 
 _TIMES: dict[Tile, tuple[float, float]] = {
     # Microseconds of a step, and of the end of a tile, on an H200.
-    Tile(2, 192, 1, 3, 1): (0.98, 6.0),
-    Tile(2, 128, 1, 3, 1): (0.68, 4.0),
-    Tile(1, 192, 1, 4, 1): (0.52, 3.0),
-    Tile(1, 96, 1, 6, 1): (0.33, 1.5),
-    Tile(1, 288, 3, 3, 1): (0.85, 4.5),
+    Tile(1, 192, 4): (0.53, 3.5),
+    Tile(2, 128, 3): (0.7, 6.5),
+    Tile(1, 96, 6): (0.34, 2.2),
 }
 
 
@@ -139,8 +126,8 @@ def _are_aligned(tensors: Sequence[Tensor], offset: int, row_size: int) -> bool:
 @lru_cache(maxsize=1024)
 def _tile_of(num_columns: int, num_in: int, num_out: int, num_taps: int) -> Tile | None:
     """Return the fastest tile, ``None`` if the kernel is expected to be faster."""
-    if num_in % _INPUTS != 0:
-        return None
+    if num_taps == 1 or num_in % _INPUTS != 0:
+        return None  # a single tap is memory-bound
     steps, times = num_taps * num_in // _INPUTS, {}
     for tile, (step_us, end_us) in _TIMES.items():
         num_blocks = tile.num_blocks(num_columns, num_out)
@@ -155,8 +142,7 @@ def _program(
 ) -> Program | None:
     macros = definitions_of(tile, has_residual=has_residual, keeps_sum=keeps_sum)
     count = torch.cuda.get_device_properties(device).multi_processor_count
-    macros["BLOCKS"] = count // tile.cluster * tile.cluster
-    return load_product(source(tile), "wide_conv", macros, tile.num_threads, device)
+    return load_product(source(tile), "wide_conv", macros | {"BLOCKS": count}, _NUM_THREADS, device)
 
 
 def definitions_of(tile: Tile, *, has_residual: bool, keeps_sum: bool) -> dict[str, int]:
@@ -167,11 +153,10 @@ def definitions_of(tile: Tile, *, has_residual: bool, keeps_sum: bool) -> dict[s
 
 def source(tile: Tile) -> str:
     """Return the program's source text, with the instruction for a tile's outputs."""
-    n = tile.n // tile.parts
-    size = n // 2
+    size = tile.n // 2
     sums = ", ".join(f"%{index}" for index in range(size))
     outputs = ", ".join(f'"+f"(acc[{index}])' for index in range(size))
-    instruction = f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.f16.f16"
+    instruction = f"wgmma.mma_async.sync.aligned.m64n{tile.n}k16.f32.f16.f16"
     product = f"""
 DEVICE void product(float (&acc)[{size}], u64 a, u64 b, int adds) {{
     asm volatile("{{.reg .pred p;\\n setp.ne.b32 p, %{size + 2}, 0;\\n"
@@ -184,10 +169,10 @@ DEVICE void product(float (&acc)[{size}], u64 a, u64 b, int adds) {{
 
 @lru_cache(maxsize=256)
 def _map_of(address: int, depth: int, width: int, tile: Tile) -> "ctypes.Array[ctypes.c_ubyte]":
-    """Return a tensor map of weights ``[depth, width]``, in boxes of a block's share of a step."""
+    """Return a tensor map of weights ``[depth, width]``, in boxes of a step."""
     driver = import_module("cuda.bindings.driver")
     swizzle = driver.CUtensorMapSwizzle
-    box = (tile.wide, _INPUTS // tile.cluster)
+    box = (tile.wide, _INPUTS)
     (found,) = checked(
         driver.cuTensorMapEncodeTiled(
             driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
