@@ -28,7 +28,7 @@ from antiphon.api.streaming import StreamedResponse
 from antiphon.api.voice_tags import tagged_turns
 from antiphon.audio.stretch import MAX_SPEED
 from antiphon.config import Settings
-from antiphon.contracts.types import Caller, SpeechRequest, Voice, new_seed
+from antiphon.contracts.types import Caller, SpeechRequest, new_seed
 from antiphon.errors import InvalidRequestError, UnavailableError
 from antiphon.pipeline.jobs.runner import JobRunner, job_media
 from antiphon.pipeline.jobs.speakable import check_speakable
@@ -112,14 +112,12 @@ async def create_job(
                 param="word_timestamps",
             )
     response.headers.update(ignored_headers(options.ignored, server.settings.speech))
-    voices: dict[str | None, Voice] = {}
     for turn in {each.voice: each for each in turns}.values():
-        named = replace(turn, options=options.named)
-        _, voices[turn.voice] = await own.speech.resolve_voice(named, model)
+        await own.speech.resolve_voice(replace(turn, options=options.named), model)
     kept = body.kept(new_seed(), options.ignored, model.name)
     text, plan = await jobs.workers.run(_complete, kept, own)
-    spoken = [(turn, voices[turn.voice]) for turn in turns]
-    await jobs.workers.run(check_speakable, own.speech, spoken, body.text_field)
+    load = partial(options.decoded, server.recordings, model.capabilities.sample_rate_hz)
+    await check_speakable(own.speech, turns, load, body.text_field)
     job = await jobs.add(text, plan, caller.owner)
     return SpeechJobView.of(job, PATH)
 

@@ -78,7 +78,7 @@ class Speech(ModelDirectory[SpeechModel]):
             logger.warning("speech.default_voice: no served model has the voice '%s'", name)
         self._pronunciations = settings_pronunciations(settings.pronunciations)
         self._workers = Workers("speech")
-        self._recording_workers = Workers("speech-recordings", _NUM_RECORDING_WORKERS)
+        self.recording_workers = Workers("speech-recordings", _NUM_RECORDING_WORKERS)
 
     def with_voices(self, uploaded: VoiceService) -> "Speech":
         """Return the same with other voices beside the models' own; all else is shared."""
@@ -153,10 +153,9 @@ class Speech(ModelDirectory[SpeechModel]):
         if reads_late:
             segmenter = LengthSegmenter(max_characters)
         else:
-            min_sentence = min(SENTENCE_CHARACTERS, max_characters // 2)
             first = Lengths(max=max_characters, min_clause=FIRST_CLAUSE_CHARACTERS)
-            lengths = Lengths(max=max_characters, min_sentence=min_sentence)
-            segmenter = SentenceSegmenter(lengths, first)
+            shortest = min(SENTENCE_CHARACTERS, max_characters // 2)
+            segmenter = SentenceSegmenter(Lengths(max=max_characters, min_sentence=shortest), first)
         planner = self.planner_of(request, model)(
             segmenter,
             strips=not reads_late,
@@ -251,11 +250,10 @@ class Speech(ModelDirectory[SpeechModel]):
     def close(self) -> None:
         """Stop the worker threads."""
         self._workers.close()
-        self._recording_workers.close()
+        self.recording_workers.close()
 
-    def _synthesis(
-        self, request: SpeechRequest, model: SpeechModel, load: LoadOptions | None = None
-    ) -> partial[TextSynthesis]:
+    def completed(self, request: SpeechRequest, model: SpeechModel) -> SpeechRequest:
+        """Return a request with the defaults of the model and the server."""
         sampling = request.sampling.with_defaults(model.task.sampling)
         if sampling.do_sample is False:
             sampling = replace(sampling, temperature=0.0)
@@ -266,7 +264,12 @@ class Speech(ModelDirectory[SpeechModel]):
             given["loudness_lufs"] = self.settings.loudness_lufs
         if request.sentence_pause_ms is None:
             given["sentence_pause_ms"] = self.settings.sentence_pause_ms
-        request = replace(request, **given)
+        return replace(request, **given)
+
+    def _synthesis(
+        self, request: SpeechRequest, model: SpeechModel, load: LoadOptions | None = None
+    ) -> partial[TextSynthesis]:
+        request = self.completed(request, model)
 
         async def resolve() -> tuple[SpeechRequest, Voice]:
             if load is None:
@@ -275,7 +278,7 @@ class Speech(ModelDirectory[SpeechModel]):
             self.check(loaded, model)
             return await self.resolve_voice(loaded, model)
 
-        workers = self._workers if load is None else self._recording_workers
+        workers = self._workers if load is None else self.recording_workers
         return partial(TextSynthesis, model, request, workers, self.metrics, resolve)
 
     def planner_of(self, request: SpeechRequest, model: SpeechModel) -> partial[TextPlanner]:
