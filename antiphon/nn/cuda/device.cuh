@@ -64,6 +64,14 @@ DEVICE void await_barrier(u32 barrier, u32 parity) {
     while (!has_turned(barrier, parity)) {
     }
 }
+struct __align__(64) TensorMap {
+    char bytes[128];
+};
+DEVICE bool is_elected() {  // one lane of a warp, known to be one when code is generated
+    u32 is_one;
+    asm volatile("{.reg .pred p;\n elect.sync _|p, 0xFFFFFFFF;\n selp.u32 %0, 1, 0, p;}" : "=r"(is_one));
+    return is_one;
+}
 DEVICE void copy_bulk(u32 target, const void* source, u32 num_bytes, u32 barrier, u64 policy) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"

@@ -34,9 +34,6 @@ struct Layout {
 };
 extern "C" __device__ constexpr int many_rows_shared_bytes = Layout::end;
 
-struct __align__(64) TensorMap {
-    char bytes[128];
-};
 struct Arguments {
     TensorMap inputs, weight;
     const float* squares;
@@ -59,11 +56,6 @@ DEVICE void copy_weights(u32 target, const TensorMap& map, int output, int chunk
         "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2, 0, %3}], [%4];" ::"r"(target),
         "l"(&map), "r"(output), "r"(chunk), "r"(barrier)
         : "memory");
-}
-DEVICE bool is_elected() {  // one lane of a warp, known to be one when code is generated
-    u32 is_one;
-    asm volatile("{.reg .pred p;\n elect.sync _|p, 0xFFFFFFFF;\n selp.u32 %0, 1, 0, p;}" : "=r"(is_one));
-    return is_one;
 }
 // Of a tile of 64 inputs: rows of 128 swizzled bytes, groups of eight rows one after the other.
 DEVICE u64 descriptor(u32 address) { return (u64)((address >> 4) & 0x3FFF) | (1ull << 16) | (64ull << 32) | (1ull << 62); }

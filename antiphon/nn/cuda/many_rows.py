@@ -8,14 +8,14 @@ products that must not depend on the number of rows have it for any.
 import ctypes
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache, lru_cache
-from importlib import import_module
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from antiphon.nn.cuda.compiler import Program, checked, load_product, runs_on, source_of
+from antiphon.nn.cuda.compiler import Program, load_product, runs_on, source_of
 from antiphon.nn.cuda.resident_limits import NUM_BLOCKS
+from antiphon.nn.cuda.tensor_cores import TensorMap, tensor_map, with_product
 from antiphon.nn.kernels.product_tiles import Factors, Fused, ProductShape
 
 _FILES = ("device.cuh", "many_rows.cu")
@@ -25,7 +25,6 @@ _ROWS = range(9, _TILE_ROWS + 1)
 """More than `few_rows` takes, up to a tile."""
 _CHUNK = 64
 """Inputs that are swizzled together: 128 bytes."""
-_Map = ctypes.c_ubyte * 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ _CONFIGS: Mapping[tuple[int, int, int], _Config] = {
 
 class _Arguments(ctypes.Structure):
     _fields_ = [
-        *((name, _Map) for name in ("inputs", "weight")),
+        *((name, TensorMap) for name in ("inputs", "weight")),
         *((name, ctypes.c_void_p) for name in (
             "squares", "states", "next_norm", "result", "scaled", "parts",
         )),
@@ -117,42 +116,16 @@ class ManyRowsTile:
         chunks = (shape.num_inputs // _CHUNK, 2 * _CHUNK, config.chunks)
         halves = (shape.num_halves, shape.num_outputs * output, shape.num_halves)
         outputs = (shape.num_outputs, output, config.n // shape.num_halves)
+        rows, chunk = (num_rows, row, copied_rows), (_CHUNK, 2, _CHUNK)
         maps = (
-            _map_of(inputs.data_ptr(), (num_rows, row, copied_rows), chunks),
-            _map_of(weight.data_ptr(), outputs, halves, chunks),
+            tensor_map(inputs.data_ptr(), inputs.dtype, chunk, rows, chunks),
+            tensor_map(weight.data_ptr(), weight.dtype, chunk, outputs, halves, chunks),
         )
         addresses = (each.data_ptr() for each in (squares, states, next_norm, *targets))
         sizes = (num_rows, squares.shape[1], squares.stride(0))
         arguments = _Arguments(*maps, *addresses, epsilon, *sizes)
         row_tiles = -(-num_rows // _TILE_ROWS)
         self.program.launch_early(self.program.num_blocks, arguments, row_tiles=row_tiles)
-
-
-@lru_cache(maxsize=4096)
-def _map_of(address: int, *dimensions: tuple[int, int, int]) -> "ctypes.Array[ctypes.c_ubyte]":
-    """Return a tensor map of bfloat16 numbers, 64 of them swizzled together.
-
-    Args:
-        dimensions: size, stride in bytes and size of a copied box of each dimension but the first.
-    """
-    driver = import_module("cuda.bindings.driver")
-    sizes, strides, box = zip(*dimensions, strict=True)
-    (found,) = checked(
-        driver.cuTensorMapEncodeTiled(
-            driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-            len(dimensions) + 1,
-            address,
-            [driver.cuuint64_t(size) for size in (_CHUNK, *sizes)],
-            [driver.cuuint64_t(stride) for stride in strides],
-            [driver.cuuint32_t(size) for size in (_CHUNK, *box)],
-            [driver.cuuint32_t(1)] * (len(dimensions) + 1),
-            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        )
-    )
-    return _Map.from_buffer_copy(_Map.from_address(found.getPtr()))
 
 
 def many_rows_tile(
@@ -195,15 +168,4 @@ def definitions_of(shape: ProductShape, fused: Fused, config: _Config) -> dict[s
 
 def source(n: int) -> str:
     """Return the program's source text, with the instruction for ``n`` weights of an input."""
-    size = n // 2
-    sums = ", ".join(f"%{index}" for index in range(size))
-    outputs = ", ".join(f'"+f"(acc[{index}])' for index in range(size))
-    instruction = f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16"
-    product = f"""
-DEVICE void product(float (&acc)[{size}], u64 a, u64 b, int adds) {{
-    asm volatile("{{.reg .pred p;\\n setp.ne.b32 p, %{size + 2}, 0;\\n"
-        "{instruction} {{{sums}}}, %{size}, %{size + 1}, p, 1, 1, 0, 0;}}"
-        : {outputs} : "l"(a), "l"(b), "r"(adds));
-}}
-"""
-    return source_of(_FILES).replace("GENERATED_PRODUCT", product)
+    return with_product(source_of(_FILES), n, "bf16")

@@ -34,9 +34,6 @@ struct Layout {
 };
 extern "C" __constant__ int wide_conv_shared_bytes = Layout::end;
 
-struct __align__(64) TensorMap {
-    char bytes[128];
-};
 struct Arguments {
     TensorMap weight;  // [num_taps * num_in, num_out]
     const u16 *x, *memory;
@@ -55,11 +52,6 @@ DEVICE void copy_weights(u32 target, const TensorMap& map, int output, int input
 }
 DEVICE void release(u32 barrier) {  // of a stage, by one warp
     if (threadIdx.x % 32 == 0) arrive(barrier);
-}
-DEVICE bool is_elected() {  // one lane of a warp, known to be one when code is generated
-    u32 is_one;
-    asm volatile("{.reg .pred p;\n elect.sync _|p, 0xFFFFFFFF;\n selp.u32 %0, 1, 0, p;}" : "=r"(is_one));
-    return is_one;
 }
 // Of columns: rows of 128 swizzled bytes, groups of eight rows one after the other.
 DEVICE u64 row_descriptor(u32 address) { return (u64)((address >> 4) & 0x3FFF) | (64ull << 32) | (1ull << 62); }

@@ -8,13 +8,13 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
-from importlib import import_module
 
 import torch
 from torch import Tensor
 
-from antiphon.nn.cuda.compiler import Program, checked, load_product, runs_on, source_of
+from antiphon.nn.cuda.compiler import Program, load_product, runs_on, source_of
 from antiphon.nn.cuda.resident_limits import NUM_BLOCKS
+from antiphon.nn.cuda.tensor_cores import TensorMap, tensor_map, with_product
 from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.layers import Snake
 
@@ -23,7 +23,6 @@ _INPUTS, _GROUPS, _NUM_THREADS = 64, 2, 512
 """Inputs of a step, warpgroups that multiply, and threads of all."""
 _MULTIPROCESSORS, _MIN_TILES = 132, 96  # so that most multiprocessors have one
 _ALIGNMENT = 16  # bytes of addresses
-_Map = ctypes.c_ubyte * 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ _TIMES: dict[Tile, tuple[float, float]] = {
 
 class _Arguments(ctypes.Structure):
     _fields_ = [
-        ("weight", _Map),
+        ("weight", TensorMap),
         *((name, ctypes.c_void_p) for name in (
             "x", "memory", "table", "bias", "frequency", "amplitude",
             "residual", "result", "active",
@@ -107,8 +106,9 @@ def wide_conv(
     active = result = x.new_empty(num_columns, num_out)
     if keeps_sum:
         result = torch.empty_like(active)
+    outputs, inputs = (num_out, 2, tile.wide), (len(weight), 2 * num_out, _INPUTS)
     arguments = _Arguments(
-        _map_of(weight.data_ptr(), *weight.shape, tile),
+        tensor_map(weight.data_ptr(), weight.dtype, outputs, inputs),
         *(each.data_ptr() for each in (*tensors, result, active)),
         *(num_columns, num_columns // rows.num_frames, rows.table.stride(0)),
         *(rows.memory.stride(0), offset, num_in, num_out, num_taps, dilation),
@@ -153,41 +153,4 @@ def definitions_of(tile: Tile, *, has_residual: bool, keeps_sum: bool) -> dict[s
 
 def source(tile: Tile) -> str:
     """Return the program's source text, with the instruction for a tile's outputs."""
-    size = tile.n // 2
-    sums = ", ".join(f"%{index}" for index in range(size))
-    outputs = ", ".join(f'"+f"(acc[{index}])' for index in range(size))
-    instruction = f"wgmma.mma_async.sync.aligned.m64n{tile.n}k16.f32.f16.f16"
-    product = f"""
-DEVICE void product(float (&acc)[{size}], u64 a, u64 b, int adds) {{
-    asm volatile("{{.reg .pred p;\\n setp.ne.b32 p, %{size + 2}, 0;\\n"
-        "{instruction} {{{sums}}}, %{size}, %{size + 1}, p, 1, 1, 0, 1;}}"
-        : {outputs} : "l"(a), "l"(b), "r"(adds));
-}}
-"""
-    return source_of(_FILES).replace("GENERATED_PRODUCT", product)
-
-
-@lru_cache(maxsize=256)
-def _map_of(address: int, depth: int, width: int, tile: Tile) -> "ctypes.Array[ctypes.c_ubyte]":
-    """Return a tensor map of weights ``[depth, width]``, in boxes of a step."""
-    driver = import_module("cuda.bindings.driver")
-    swizzle = driver.CUtensorMapSwizzle
-    box = (tile.wide, _INPUTS)
-    (found,) = checked(
-        driver.cuTensorMapEncodeTiled(
-            driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-            len(box),
-            address,
-            [driver.cuuint64_t(size) for size in (width, depth)],
-            [driver.cuuint64_t(2 * width)],
-            [driver.cuuint32_t(size) for size in box],
-            [driver.cuuint32_t(1)] * len(box),
-            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            swizzle.CU_TENSOR_MAP_SWIZZLE_128B
-            if tile.wide == _INPUTS
-            else swizzle.CU_TENSOR_MAP_SWIZZLE_64B,
-            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        )
-    )
-    return _Map.from_buffer_copy(_Map.from_address(found.getPtr()))
+    return with_product(source_of(_FILES), tile.n, "f16", is_transposed=True)
