@@ -58,11 +58,13 @@ class Client:
 def connected(
     server: RunningServer, path: str, headers: Mapping[str, str] | None = None, **more: Any
 ) -> Generator[Client, None, None]:
-    """Open a connection for as long as the block lasts."""
+    """Open a connection for as long as the block lasts.
+
+    A client with messages that nothing takes does not see that its end was acknowledged, and waits.
+    """
     url = f"ws://127.0.0.1:{server.port}{path}"
-    with connect(
-        url, additional_headers=dict(headers or {}), max_size=None, proxy=None, **more
-    ) as connection:
+    options = {"max_size": None, "proxy": None, "close_timeout": 1, **more}
+    with connect(url, additional_headers=dict(headers or {}), **options) as connection:
         yield Client(connection)
 
 

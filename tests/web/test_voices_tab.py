@@ -161,6 +161,7 @@ def test_a_recording_is_made_here(page: Page, server_of_voices: RunningServer) -
     assert page.text("voice-audio-record") == "Record"
 
 
+@pytest.mark.slow  # a voice is cloned three times
 def test_code_with_a_recording_works_as_it_is(
     page: Page, server_of_voices: RunningServer, tmp_path: Path
 ) -> None:
