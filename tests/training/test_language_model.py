@@ -338,7 +338,7 @@ def test_words_are_counted() -> None:
     assert num_word_errors(expected, expected) == 0
 
 
-@pytest.mark.slow  # two trainings
+@pytest.mark.slow  # 60 steps of training
 def test_shards_join_a_training(taught: Corpus, tmp_path: Path) -> None:
     training = Training(options_for(tmp_path, taught, most_steps=60, most_hours=1, passages=0.5))
     start = int(training.batcher.num_frames.sum())
