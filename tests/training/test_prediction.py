@@ -17,6 +17,8 @@ from antiphon_training.shards import Shard
 from antiphon_training.sizes import FRAME_SAMPLES
 from tests.training.conftest import TINY_RECIPE, write_recordings
 
+pytestmark = pytest.mark.slow  # a codec, a language model and a decoder are trained
+
 _CPU = torch.device("cpu")
 _RECIPE = replace(TINY_RECIPE, coding_steps=5, settling_steps=1)
 

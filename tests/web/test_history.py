@@ -40,6 +40,7 @@ def shown(page: Page) -> list[Any]:
     return [page.texts("#numbers dd"), page.text("seed-used"), page.text("duration")]
 
 
+@pytest.mark.slow  # what is heard is saved, loaded again, played and converted
 def test_it_survives_a_reload_and_not_its_clearing(page: Page, server: RunningServer) -> None:
     page.open(server.base_url)
     for text in ("First.", "Second!"):
