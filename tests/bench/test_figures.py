@@ -224,6 +224,7 @@ figures.main(["--out", sys.argv[1]])
     wait_until(lambda: not is_running(pids_in(log)[0]))  # whoever adopts it reaps it
 
 
+@pytest.mark.slow  # a process that measures a model
 def test_a_model_is_measured_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
