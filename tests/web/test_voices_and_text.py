@@ -45,7 +45,7 @@ def test_a_key_that_cannot_be_sent_is_told(page: Page, locked: RunningServer) ->
     assert "characters" in page.text("alert")
 
 
-@pytest.mark.slow  # words are written and cut one by one in a browser
+@pytest.mark.slow  # two texts are spoken word by word in a browser
 def test_words_go_one_by_one_with_the_key(page: Page, locked: RunningServer) -> None:
     page.open(locked.base_url)
     use_key(page, KEY)
