@@ -18,8 +18,8 @@ constexpr int STRIPS = 4 / SPLITS;  // of 16 rows, that a block ends
 constexpr int SUM_BYTES = SOURCES * STRIPS * N * 64;
 constexpr int UNITS = STRIPS * (BLOCK_OUTPUTS / SHARED);  // that warps end
 static_assert(INPUTS % (SPLITS * CHUNKS * 64) == 0 && N % 8 == 0 && OUTPUTS % BLOCK_OUTPUTS == 0, "sizes");
-// A group that waits for a stage's bytes has waited for those before them: of two turns, a barrier tells only which is
-// the current one. So a stage is always of the same group.
+// Parity distinguishes two successive turns of a barrier, no more: a group that misses a turn of a stage would take its
+// bytes for those of the next turn. So a stage is always of the same group.
 static_assert((ROW_STAGES % GROUPS == 0 || ROW_STAGES >= STEPS) && (WEIGHT_STAGES % GROUPS == 0 || WEIGHT_STAGES >= STEPS), "turns");
 // A warpgroup gives a stage back when it has asked for the products of its next one.
 static_assert((ROW_STAGES >= 2 * GROUPS || ROW_STAGES >= STEPS) && (WEIGHT_STAGES >= 2 * GROUPS || WEIGHT_STAGES >= STEPS), "stages");

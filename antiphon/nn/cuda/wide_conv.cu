@@ -7,7 +7,7 @@
 //
 // MATRICES: of 64 columns of a warpgroup. N: outputs of a tile. STAGES of 64 inputs.
 //
-// Parity tells a phase of a barrier from the one before it only: all consumers await all stages in order.
+// Parity distinguishes two successive phases of a barrier, no more: so all consumers await all stages in order.
 
 constexpr int GROUPS = 2, NUM_THREADS = 128 * (GROUPS + 2);
 constexpr int COLS = GROUPS * MATRICES * 64;  // of a tile
